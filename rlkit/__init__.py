@@ -1,0 +1,23 @@
+"""rlkit: step through LLM post-training methods, one notebook each, on top of TRL.
+
+Names load on first use, so `import rlkit` costs milliseconds and neither torch nor TRL.
+"""
+
+import lazy_loader
+
+__version__ = "0.1.0"
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submodules=["plots", "rewards", "stats", "tasks"],
+    submod_attrs={
+        "claims": ["Claim"],
+        "grading": ["grade", "grade_batch"],
+        "method": ["Context", "Method", "catalog"],
+        "models": ["load"],
+        "runs": ["Arm", "arm", "measure", "run"],
+        "study": ["Study"],
+        "trainers.factory": ["trainer"],
+        "trainers.rlvr": ["RLVRTrainer"],
+    },
+)

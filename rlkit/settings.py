@@ -1,0 +1,141 @@
+"""Every setting of a run in one table, each with where its value came from.
+
+Precedence: call, then method, then task, then preset. A method may give a function of the settings
+(`num_generations: G + 1`): it is applied to what the other layers say, the call included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import typing
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rlkit.method import Method, near
+
+if TYPE_CHECKING:
+    from rlkit.presets import Preset
+
+OWN: dict[str, type] = {"prompts_per_step": int, "train_size": int, "eval_every": int, "eval_size": int}
+"""rlkit's own settings beside TRL's options and the method's."""
+
+_MANAGED = ("seed", "data_seed", "output_dir")
+
+
+class Settings(Mapping[str, Any]):
+    """Resolved settings: a mapping from name to value, with `origin` per name; prints as a table."""
+
+    def __init__(self, values: Mapping[str, Any], origin: Mapping[str, str], method: Method) -> None:
+        self._values = dict(values)
+        self.origin = dict(origin)
+        self.method = method
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What goes to TRL's config."""
+        return {k: v for k, v in self._values.items() if k not in OWN and k not in self.method.options}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What goes to the method as `ctx.options`."""
+        return {k: v for k, v in self._values.items() if k in self.method.options}
+
+    def rows(self) -> list[tuple[str, Any, str]]:
+        """(name, value, origin), sorted by name."""
+        return [(name, self._values[name], self.origin[name]) for name in sorted(self._values)]
+
+    def __repr__(self) -> str:
+        width = max(map(len, self._values), default=0)
+        return "\n".join(f"{name:<{width}}  {value!r:<12}  {origin}" for name, value, origin in self.rows())
+
+    def _repr_html_(self) -> str:
+        from rlkit.show import table_html
+
+        return table_html(["setting", "value", "from"], [(n, repr(v), o) for n, v, o in self.rows()])
+
+
+@cache
+def trl_options() -> dict[str, Any]:
+    """Names and types of TRL's GRPO options (imports TRL)."""
+    from trl import GRPOConfig
+
+    hints = typing.get_type_hints(GRPOConfig)
+    return {f.name: hints[f.name] for f in dataclasses.fields(GRPOConfig) if f.init}
+
+
+def resolve(method: Method, preset: Preset, task_config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
+    """Merge preset, task, method and call into `Settings`.
+
+    Raises ValueError for an unknown name (with near ones), a value of the wrong type, or a batch that does not divide.
+    """
+    layers = {
+        "preset": preset.settings,
+        "task": task_config,
+        "method": {**method.options, **{k: v for k, v in method.config.items() if not callable(v)}},
+        "call": {name: _checked(name, value, method) for name, value in overrides.items()},
+    }
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for layer, entries in layers.items():
+        for name, value in entries.items():
+            values[name], origin[name] = value, layer
+    for name, derive in method.config.items():
+        if callable(derive):
+            values[name], origin[name] = derive(dict(values)), f"method, from {origin.get(name, 'the others')}"
+    _set_batch(values, origin)
+    return Settings(values, origin, method)
+
+
+def _checked(name: str, value: Any, method: Method) -> Any:
+    """A value of the call, coerced to the setting's type."""
+    if name in method.options:
+        return value
+    known = {**trl_options(), **OWN}
+    if name in _MANAGED[:2]:
+        raise ValueError(f"{name!r} is set by `seed=`, which pairs arms by seed and prompt order.")
+    if name not in known:
+        raise ValueError(
+            f"Unknown setting {name!r} for method {method.name!r}. {near(name, sorted([*known, *method.options]))}"
+        )
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    try:
+        hint = known[name]
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(value)
+    except ValidationError as error:
+        raise ValueError(f"Setting {name!r}: {value!r} is not a valid {hint}: {error.errors()[0]['msg']}.") from None
+
+
+def _set_batch(values: dict[str, Any], origin: dict[str, str]) -> None:
+    """Turn prompts per step into TRL's batch of completions per device, so that arms see equal prompts per step."""
+    if origin.get("per_device_train_batch_size") == "call":
+        if origin.get("prompts_per_step") == "call":
+            raise ValueError("Give prompts_per_step or per_device_train_batch_size, not both.")
+        values.pop("prompts_per_step", None)
+        return
+    prompts, group = values["prompts_per_step"], values["num_generations"]
+    if group < 2:
+        raise ValueError(f"num_generations is {group}: a group of one has no baseline. The smallest group is 2.")
+    if prompts < 1:
+        raise ValueError(f"prompts_per_step is {prompts}: it must be at least 1.")
+    parts = (values.get("gradient_accumulation_steps") or 1) * int(os.environ.get("WORLD_SIZE", "1"))
+    if prompts * group % parts:
+        fits = [p for p in range(1, prompts + parts + 1) if p * group % parts == 0]
+        below, above = [p for p in fits if p < prompts][-1:], [p for p in fits if p > prompts][:1]
+        raise ValueError(
+            f"{prompts} prompts x {group} rollouts do not divide into {parts} micro-batches "
+            f"(gradient_accumulation_steps x processes). Nearest prompts_per_step: {' or '.join(map(str, below + above))}."
+        )
+    values["per_device_train_batch_size"] = prompts * group // parts
+    origin["per_device_train_batch_size"] = "derived from prompts_per_step x num_generations"

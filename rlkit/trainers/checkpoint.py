@@ -1,0 +1,130 @@
+"""What a checkpoint keeps beside TRL's files: a method's memory and the trainer's counters, as JSON and safetensors.
+
+No pickle: a checkpoint that came from somebody else can be read without running its code.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from trl import GRPOTrainer
+
+from rlkit.method import Method
+
+logger = logging.getLogger(__name__)
+
+JSON_NAME = "rlkit_state.json"
+TENSORS_NAME = "rlkit_state.safetensors"
+PLAIN = (bool, int, float, str, type(None))
+
+
+def pack(value: Any, tensors: dict[str, torch.Tensor], where: str = "state") -> Any:
+    """A value as JSON; tensors and arrays go to `tensors` under the path at which they were found.
+
+    Raises:
+        TypeError: naming the path of something that is no number, text, tensor, array, list, tuple, set or dict.
+
+    """
+    if type(value) in PLAIN:
+        return value
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+        array = not isinstance(value, torch.Tensor)
+        tensors[where] = torch.as_tensor(value).detach().cpu().clone().contiguous()
+        return {"array" if array else "tensor": where}
+    if isinstance(value, Mapping):
+        pairs = enumerate(value.items())
+        return {"dict": [[pack(k, tensors, f"{where}.k{i}"), pack(v, tensors, f"{where}.{i}")] for i, (k, v) in pairs]}
+    for kind in (list, tuple, set):
+        if isinstance(value, kind):
+            return {kind.__name__: [pack(v, tensors, f"{where}.{i}") for i, v in enumerate(value)]}
+    raise TypeError(f"{where}: state_dict() holds a {type(value).__name__}, which cannot be saved without pickle.")
+
+
+def unpack(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """The value that `pack` was given."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "array":
+        return tensors[content].numpy()
+    if kind == "dict":
+        return {unpack(k, tensors): unpack(v, tensors) for k, v in content}
+    return {"list": list, "tuple": tuple, "set": set}[kind](unpack(v, tensors) for v in content)
+
+
+def save(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write `state` into a checkpoint folder; each file appears whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(pack(state, tensors), indent=1)
+    part = folder / f"{TENSORS_NAME}.part"
+    save_file(tensors, part)
+    os.replace(part, folder / TENSORS_NAME)
+    part = folder / f"{JSON_NAME}.part"
+    part.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(part, folder / JSON_NAME)
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """What `save` wrote; None for a checkpoint that rlkit did not write."""
+    if not (folder / JSON_NAME).exists():
+        return None
+    tensors = load_file(folder / TENSORS_NAME)
+    return unpack(json.loads((folder / JSON_NAME).read_text(encoding="utf-8")), tensors)
+
+
+class Checkpoints(GRPOTrainer):
+    """How `RLVRTrainer` saves and resumes."""
+
+    method: Method
+    generated_tokens: int
+    trained_tokens: int
+    rows_of_this_step: int
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        """Write our part first: TRL's last file then says that the checkpoint is whole."""
+        step = self.state.global_step
+        resumable = self._step % self.generate_every == 0
+        if not resumable:
+            logger.warning(
+                "The checkpoint of step %d is in the middle of a generation batch: it cannot be resumed.", step
+            )
+        if self.args.should_save:
+            counters = {"generated_tokens": self.generated_tokens, "trained_tokens": self.trained_tokens}
+            memory = [thing.state_dict() for thing in self.method.state]
+            state = {"method": self.method.name, "resumable": resumable, **counters, "state": memory}
+            save(Path(self._get_output_dir(trial=trial)) / f"checkpoint-{step}", state)
+        super()._save_checkpoint(model, trial)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if checkpoint is not None:
+            self._restore(checkpoint, load(Path(checkpoint)) or {})
+
+    def _restore(self, checkpoint: str, saved: Mapping[str, Any]) -> None:
+        """Counters and memory of a checkpoint. Raises ValueError where the run could not go on as it was."""
+        if not saved.get("resumable", True):
+            raise ValueError(
+                f"{checkpoint} was saved in the middle of a generation batch, whose rollouts it does not hold: a run "
+                "resumed there would not be the same. Resume from an earlier checkpoint."
+            )
+        memory = saved.get("state", [])
+        if len(memory) != len(self.method.state):
+            raise ValueError(
+                f"{checkpoint} holds the memory of {len(memory)} objects (method {saved.get('method')!r}), and method "
+                f"{self.method.name!r} has {len(self.method.state)}."
+            )
+        for thing, state in zip(self.method.state, memory, strict=True):
+            thing.load_state_dict(state)
+        self.generated_tokens = saved.get("generated_tokens", 0)
+        self.trained_tokens = saved.get("trained_tokens", 0)

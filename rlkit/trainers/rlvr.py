@@ -1,0 +1,138 @@
+"""`RLVRTrainer`: TRL's `GRPOTrainer` with seams for methods, by post-processing what TRL gives; nothing is copied.
+
+Order of a step: rewards; advantage and `keep`; denominators over the rows that count (`generation.py`); then,
+micro-batch by micro-batch, rows without a gradient stay out of forward and backward under the denominators of all
+rows (`loss.py`). With a method that sets nothing, loss and gradient are TRL's.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from typing import Any
+
+from datasets import Dataset
+from trl import GRPOConfig
+
+from rlkit.method import Method, get_method
+from rlkit.trainers import checks, hook_checks
+from rlkit.trainers.checkpoint import Checkpoints
+from rlkit.trainers.generation import GenerationSeams
+from rlkit.trainers.loss import LossSeams
+from rlkit.trainers.sampler import EpochSampler
+from rlkit.trainers.tools import Tools
+from rlkit.trainers.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+
+class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
+    """`GRPOTrainer` that runs a `Method`.
+
+    Args:
+        *given: every argument of `GRPOTrainer`, by position or name.
+        method: a name from `rlkit.catalog()` or a `Method`. Its memory (`state`) is copied, so that trainers share
+            none.
+        skip_zero_advantage: leave rows whose advantage is 0 out of forward and backward. Loss and gradient stay the
+            same; off by itself with KL, an entropy bonus, an auxiliary loss, `top_entropy_quantile`, an off-policy
+            mask, token weights, or a model that sees images.
+        on_long_prompt: "refuse" or "drop" prompts that do not fit the model's context beside a completion.
+        apply_config: let the method set the TRL options that `args` leaves at TRL's default (logged). False where
+            `args` has been resolved with the method already.
+        **named: see `given`.
+
+    Logs beside TRL's: `generated_tokens` and `trained_tokens` (completion tokens so far, over all ranks; trained are
+    those of rows that went through the backward pass), `rows_left_out` (share of rows that did not) and
+    `frac_reward_unscorable`. While rows are left out, what TRL averages over trained rows only is named
+    `<name>/trained_rows`.
+
+    Raises:
+        ValueError: settings, data or hooks that would train wrongly or not at all; the message says what to change.
+
+    """
+
+    reward_funcs: list[Any]
+    train_dataset: Any
+    eval_dataset: Any
+
+    def __init__(
+        self,
+        *given: Any,
+        method: str | Method = "grpo",
+        skip_zero_advantage: bool = True,
+        on_long_prompt: str = "refuse",
+        apply_config: bool = True,
+        **named: Any,
+    ) -> None:
+        chosen = get_method(method)
+        if chosen.trainer != "rlvr":
+            raise ValueError(f"Method {chosen.name!r} runs on the {chosen.trainer!r} trainer, not on RLVRTrainer.")
+        if on_long_prompt not in ("refuse", "drop"):
+            raise ValueError(f"on_long_prompt is 'refuse' or 'drop', not {on_long_prompt!r}.")
+        self.method = copy.deepcopy(chosen) if chosen.state else chosen
+        self.sampler: EpochSampler | None = None
+        self.generated_tokens = self.trained_tokens = self.rows_of_this_step = 0
+        self.dropped_prompts: dict[str, int] = {}
+        self._live = None
+        self._told: set[str] = set()
+
+        super().__init__(**self._checked_arguments(checks.arguments(given, named), apply_config))
+        checks.check_trainable(self.model)
+        functions = list(zip(self.reward_funcs, self.reward_func_names, strict=True))
+        self.reward_funcs = [hook_checks.checked(func, name) for func, name in functions]
+        self.skips_rows = skip_zero_advantage and self._skipping_is_exact()
+        self._set_data(on_long_prompt)
+        self.add_callback(Watch(self))
+        for make in self.method.callbacks:
+            self.add_callback(make(self))
+
+    def _checked_arguments(self, arguments: dict[str, Any], apply_config: bool) -> dict[str, Any]:
+        """TRL's arguments, with the method's options and reward where none were given."""
+        args = arguments.get("args") or GRPOConfig(f"{self.method.name}-rlvr")
+        args = checks.with_method_config(args, self.method) if apply_config else args
+        checks.check_config(args)
+        checks.check_tokenizer(arguments.get("processing_class"))
+        checks.check_reference(arguments.get("model"), args, arguments.get("peft_config"))
+        if arguments.get("reward_funcs") is None and callable(self.method.reward):
+            arguments["reward_funcs"] = self.method.reward
+        return {**arguments, "args": args}
+
+    def _set_data(self, on_long_prompt: str) -> None:
+        """The `data` seam, between two checks that prompts fit."""
+        before = [(self.train_dataset, "train"), (self.eval_dataset, "eval")]
+        self.train_dataset, self.eval_dataset = (checks.fitting(d, w, on_long_prompt, self) for d, w in before)
+        if self.method.data is not None:
+            made = self.method.data(self.train_dataset, self)
+            if not isinstance(made, Dataset):
+                got = type(made).__name__
+                raise ValueError(f"Method {self.method.name!r}, seam 'data': expected a datasets.Dataset, got {got}.")
+            self.train_dataset = checks.fitting(made, "train", on_long_prompt, self)
+        checks.check_dataset_size(self.train_dataset, self.args)
+
+    @property
+    def prompt_room(self) -> int | None:
+        """Tokens of the model's context left for a prompt beside the longest completion; None: no limit."""
+        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return None if context is None else context - self.max_completion_length
+
+    @property
+    def generate_every(self) -> int:
+        """Micro-batches between two generations."""
+        return self.args.steps_per_generation * self.num_iterations
+
+    def start_over(self) -> None:
+        """Forget the rollouts of an earlier call of `train()`."""
+        self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
+
+    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
+        stock = super()._get_train_sampler(dataset)
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        order = (stock.data_source, stock.mini_repeat_count, stock.batch_size, stock.repeat_count, stock.shuffle)
+        self.sampler = EpochSampler(*order, seed)
+        return self.sampler
+
+    def tell(self, message: str, *values: Any) -> None:
+        """Log a warning once a trainer."""
+        if message not in self._told:
+            self._told.add(message)
+            logger.warning(message, *values)

@@ -1,0 +1,125 @@
+"""The callback of `RLVRTrainer`: epochs, save points, adapters that do not move, runs that learn nothing."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils import set_seed
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import has_length
+
+if TYPE_CHECKING:
+    from rlkit.trainers.rlvr import RLVRTrainer
+
+logger = logging.getLogger(__name__)
+
+
+class Watch(TrainerCallback):
+    """Looks after one trainer."""
+
+    def __init__(self, trainer: RLVRTrainer) -> None:
+        self.trainer = trainer
+        self._before: dict[str, torch.Tensor] | None = None
+        self._seen_moving = False
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any
+    ) -> None:
+        """Start from the seed, and refuse save points from which a run could not be resumed exactly."""
+        self.trainer.start_over()
+        if not state.global_step:
+            # TRL seeds when it is built: whatever drew random numbers since then would change the run.
+            set_seed(args.seed, device_specific=True)
+        loader = about.get("train_dataloader")
+        batches = len(loader) if loader is not None and has_length(loader) else 0
+        check_save_points(self.trainer, state, batches)
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any
+    ) -> None:
+        """Tell the sampler its epoch: after a resume in mid-epoch on several ranks nobody else does."""
+        if self.trainer.sampler is not None:
+            self.trainer.sampler.set_epoch(int(state.epoch or 0))
+
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any
+    ) -> None:
+        """Remember the adapters before the first step that should move them."""
+        rate = max(group["lr"] for group in self.trainer.optimizer.param_groups)
+        if self._seen_moving or not self.trainer.rows_of_this_step or rate == 0:
+            return
+        self._before = {name: p.detach().clone() for name, p in adapters(self.trainer.model)}
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any) -> None:
+        """Raise ValueError if an adapter stood still in a step that had a gradient."""
+        self.trainer.rows_of_this_step = 0
+        if self._before is None:
+            return
+        moved: dict[str, bool] = {}
+        for name, p in adapters(self.trainer.model):
+            module = name.split(".lora_")[0]
+            moved[module] = moved.get(module, False) or not torch.equal(p.detach(), self._before[name])
+        self._before, self._seen_moving = None, True
+        still = [module for module, yes in moved.items() if not yes]
+        if still:
+            raise ValueError(
+                f"{len(still)} of {len(moved)} adapters did not move in step {state.global_step}, although rows with a "
+                f"gradient were trained; the first is {still[0]}. Usual causes: gradient checkpointing with inputs "
+                "that need no gradient (call `model.enable_input_require_grads()` before the trainer is built), a "
+                "frozen adapter, or a forward under no_grad."
+            )
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any) -> None:
+        """Say so if no row of the whole run carried a gradient."""
+        if state.global_step and not self.trainer.trained_tokens:
+            logger.warning(
+                "No row of this run carried a gradient in %d steps: every advantage was 0, so nothing was learned. "
+                "Look at `frac_reward_zero_std` and at the rewards of a few completions.",
+                state.global_step,
+            )
+
+
+def adapters(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """Trainable adapter parameters; empty for a model without adapters."""
+    if not hasattr(model, "peft_config"):
+        model = getattr(model, "module", model)
+    if not hasattr(model, "peft_config"):
+        return []
+    return [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+
+
+def micro_steps(step: int, batches: int, accumulation: int) -> int:
+    """Micro-batches done after `step` optimiser steps, when an epoch has `batches` of them (0: no end)."""
+    if not batches:
+        return step * accumulation
+    per_epoch = math.ceil(batches / accumulation)
+    return step // per_epoch * batches + step % per_epoch * accumulation
+
+
+def check_save_points(trainer: RLVRTrainer, state: TrainerState, batches: int) -> None:
+    """Raise ValueError for `save_steps` in the middle of a generation batch; the message has the next valid step.
+
+    The rollouts of a generation batch are not in a checkpoint, so a run resumed there would draw new ones.
+    """
+    args, every = trainer.args, trainer.generate_every
+    if args.save_strategy != "steps" or not state.save_steps:
+        return
+
+    def whole(step: int) -> bool:
+        return micro_steps(step, batches, args.gradient_accumulation_steps) % every == 0
+
+    points = range(int(state.save_steps), state.max_steps + 1, int(state.save_steps))
+    bad = next((step for step in points if not whole(step)), None)
+    if bad is None:
+        return
+    after = next(step for step in range(bad, bad + every * max(1, batches) + 1) if whole(step))
+    period = every // math.gcd(every, args.gradient_accumulation_steps)
+    raise ValueError(
+        f"save_steps={state.save_steps} saves at step {bad}, in the middle of a generation batch, which lasts {every} "
+        f"micro-batches (steps_per_generation x num_iterations; {args.gradient_accumulation_steps} a step): a run "
+        f"resumed there would not be the same. The next valid step is {after}; save_steps can be a multiple of "
+        f"{period}."
+    )

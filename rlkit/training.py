@@ -1,0 +1,191 @@
+"""One training run from beginning to end: train, evaluate on the way, and hand back its metrics.
+
+A worker process does this. The text of this file is part of every run's key: what only serves display is elsewhere.
+"""
+
+from __future__ import annotations
+
+import gc
+import numbers
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerControl, TrainerState
+
+from rlkit.keys import Run
+from rlkit.prompts import for_model
+from rlkit.sampling import complete
+from rlkit.trainers.factory import trainer as build
+
+TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
+"""What is measured in seconds: kept apart from the metrics, which are the same for the same seed."""
+DROPPED = ("epoch", "total_flos")
+
+Row = tuple[int, str, float]
+"""(optimiser step, metric, value)."""
+
+
+@dataclass
+class Result:
+    """What a run leaves."""
+
+    metrics: list[Row] = field(default_factory=list)
+    timing: list[Row] = field(default_factory=list)
+    settings: list[tuple[str, str, str]] = field(default_factory=list)
+    """(name, value as text, where it came from)."""
+    totals: dict[str, float] = field(default_factory=dict)
+    """Optimiser steps, generated tokens, trained tokens."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader must know about the run."""
+
+
+def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[TrainerCallback] = ()) -> Result:
+    """Train one run and evaluate it.
+
+    Args:
+        run: what to train.
+        folder: a temporary folder for what TRL writes.
+        stop_after: end after this many optimiser steps of a run planned for more; 0 runs to the end.
+        callbacks: further callbacks of the trainer.
+    """
+    settings = {**run.overrides, "output_dir": str(folder)}
+    with one_setting_of_threads():
+        trainer = build(
+            run.method, preset=run.preset, seed=run.seed, model=run.model, task=run.task, reward=run.reward, **settings
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(ProgressCallback)
+        evaluation = Evaluation(trainer)
+        watch_rollouts(trainer)
+        extra = [StopAfter(stop_after)] if stop_after else []
+        for callback in (evaluation, *extra, *callbacks):
+            trainer.add_callback(callback)
+        trainer.train()
+        result = collect(trainer, evaluation)
+        del trainer, evaluation
+        gc.collect()
+    return result
+
+
+@contextmanager
+def one_setting_of_threads() -> Iterator[None]:
+    """Put torch's number of threads back, which a preset sets for the process."""
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def collect(trainer: Any, evaluation: Evaluation) -> Result:
+    """Metrics, times, settings and totals of a trainer that has finished."""
+    result = Result(metrics=list(evaluation.accuracy), timing=list(evaluation.seconds))
+    rows = (row for row in trainer.settings.rows() if row[0] != "output_dir")
+    result.settings = [(name, repr(value), origin) for name, value, origin in rows]
+    for entry in trainer.state.log_history:
+        for name, value in entry.items():
+            if name in ("step", *DROPPED) or isinstance(value, bool) or not isinstance(value, numbers.Real):
+                continue
+            kind = result.timing if name in TIMES else result.metrics
+            kind.append((int(entry["step"]), name, float(value)))
+    logged = {name: value for _, name, value in result.metrics}
+    costs = [name for name in ("generated_tokens", "trained_tokens") if name in logged]
+    result.metrics += [(0, name, 0.0) for name in costs]
+    result.metrics.sort(key=lambda row: (row[1], row[0]))
+    result.totals = {"optimizer_steps": trainer.state.global_step} | {name: logged[name] for name in costs}
+    result.notes = [*learnt_nothing(result.metrics)]
+    return result
+
+
+def learnt_nothing(metrics: Sequence[Row]) -> Iterator[str]:
+    """A note where no step of the run had a gradient: every advantage was 0 from beginning to end."""
+    norms = [value for _, name, value in metrics if name == "grad_norm"]
+    if norms and not any(norms):
+        equal = [value for _, name, value in metrics if name == "frac_reward_zero_std"]
+        share = f" In {sum(equal) / len(equal):.0%} of the groups all rewards were equal." if equal else ""
+        yield f"nothing was learnable: the gradient was 0 in all {len(norms)} logged steps.{share}"
+
+
+class Evaluation(TrainerCallback):
+    """Greedy accuracy on held-out prompts at step 0, every `eval_every` steps and at the end.
+
+    Draws no random number, restores the model's mode, and keeps its results to itself: training cannot tell that it is
+    there. Without gold answers, or with `eval_size=0`, it does nothing.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        self.accuracy: list[Row] = []
+        self.seconds: list[Row] = []
+        self._trainer, self._task = trainer, trainer.task
+        self._every = trainer.settings.get("eval_every") or 0
+        self._rows = held_out(self._task, trainer.settings.get("eval_size") or 0, trainer.processing_class)
+
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Before the first step."""
+        self._evaluate(state.global_step)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Every `eval_every` steps."""
+        if self._every and state.global_step % self._every == 0:
+            self._evaluate(state.global_step)
+
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """After the last step."""
+        self._evaluate(state.global_step)
+
+    def _evaluate(self, step: int) -> None:
+        if self._rows is None or (self.accuracy and self.accuracy[-1][0] == step):
+            return
+        started = time.perf_counter()
+        trainer, tokenizer = self._trainer, self._trainer.processing_class
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        prompts, length = self._rows["prompt"], trainer.args.max_completion_length
+        completions = complete(model, tokenizer, prompts, max_new_tokens=length, greedy=True)
+        right = self._task.correct(completions, self._rows["gold"])
+        self.accuracy.append((step, "accuracy", sum(right) / len(right)))
+        self.seconds.append((step, "eval_seconds", time.perf_counter() - started))
+
+
+class StopAfter(TrainerCallback):
+    """End training after some steps; schedules still count on all of them."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """After each step."""
+        control.should_training_stop |= state.global_step >= self.steps
+
+
+def held_out(task: Any, size: int, tokenizer: Any) -> dict[str, list[Any]] | None:
+    """The first `size` rows of the test split, the same for every seed; None where they cannot be graded."""
+    if task is None or size < 1:
+        return None
+    try:
+        rows = task.dataset("test", size)
+    except ValueError:  # a user's DatasetDict without a test split
+        return None
+    return for_model(rows, tokenizer).to_dict() if "gold" in rows.column_names else None
+
+
+def watch_rollouts(trainer: Any) -> None:
+    """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward.
+
+    Grading draws no random number, and TRL averages the metric over a step like its own.
+    """
+    grade, task = trainer._calculate_rewards, trainer.task
+
+    def graded(inputs: list[dict[str, Any]], prompts: Any, completions: list[Any], *rest: Any) -> Any:
+        rewards = grade(inputs, prompts, completions, *rest)
+        if trainer.model.training and inputs and "gold" in inputs[0]:
+            right = task.correct(completions, [row["gold"] for row in inputs])
+            trainer._metrics["train"]["rollout_accuracy"].append(sum(right) / len(right))
+        return rewards
+
+    if task is not None:
+        trainer._calculate_rewards = graded
