@@ -108,6 +108,7 @@ _REWRITES = [
     (re.compile(r"\\degree(?![A-Za-z])|\^\s*\{\s*\\circ\s*\}|\^\s*\\circ(?![A-Za-z])"), r"^\\circ"),
     (re.compile(r"\s+"), " "),
 ]  # fmt: skip
+_TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
 
 
@@ -131,8 +132,11 @@ def _unwrapped(text: str) -> str:
     for opening, end in _WRAPPERS:
         if text.startswith(opening) and text.endswith(end) and len(text) >= len(opening) + len(end):
             inner = text[len(opening) : len(text) - len(end)]
-            if opening not in inner and not inner.endswith("\\"):
+            if opening not in inner.replace("\\$", "") and not inner.endswith("\\"):
                 return inner
+    whole = _TEXT.fullmatch(text)
+    if whole:
+        return whole[1]
     if text.startswith("{") and closing(text, 0) == len(text) - 1:
         return text[1:-1]
     return text
@@ -146,7 +150,7 @@ def squeezed(text: str) -> str:
 def words(text: str) -> str:
     r"""An answer as words: `\text{Even}.` -> `even`, `(C)` -> `c`."""
     plain = re.sub(r"\\text\s*", "", text).translate({ord(c): None for c in "{}$\\"})
-    plain = re.sub(r"\s+", " ", plain).strip().strip(".").strip().casefold()
+    plain = re.sub(r"\s+", " ", plain).strip().rstrip(".").strip().casefold()
     return plain[1:-1].strip() if re.fullmatch(r"\(\s*\w\s*\)", plain) else plain
 
 

@@ -193,6 +193,7 @@ def _serve(
     import signal
     import warnings
 
+    multiprocessing.current_process()._config.pop("daemon", None)  # type: ignore[attr-defined]  # inherited
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
     warnings.simplefilter(
         "ignore", DeprecationWarning

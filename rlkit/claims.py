@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, PositiveInt, ValidationError
 
+from rlkit.files import write_atomic
 from rlkit.stats import finite, interval, smallest_detectable
-from rlkit.store import write_atomic
 
 if TYPE_CHECKING:
     import pandas as pd

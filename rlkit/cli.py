@@ -75,7 +75,7 @@ def figures(
 ) -> None:
     """Execute notebooks, draw their figures, and set their verdicts beside the committed ones."""
     from rlkit import notebooks, show
-    from rlkit.notebook_outputs import exit_code, write_summary
+    from rlkit.notebooks.outputs import exit_code, write_summary
 
     values = _pairs(parameter or [])
     for name, value in {"preset": preset, "seeds": seeds}.items():
@@ -143,7 +143,7 @@ def report(
 ) -> None:
     """Write the table of verdicts into the README, from figures/*/claims.json."""
     from rlkit import paths
-    from rlkit.store import write_atomic
+    from rlkit.files import write_atomic
 
     with _said_plainly():
         path = readme or paths.root() / "README.md"
@@ -182,7 +182,7 @@ def cache_size(context: typer.Context) -> None:
 def size() -> None:
     """Where the store is, how many runs it holds, and how large they are."""
     from rlkit.paths import home
-    from rlkit.store import Store
+    from rlkit.runs.store import Store
 
     runs, weight = Store(home()).size()
     typer.echo(f"{home()}: {runs} runs, {weight / 1e6:.1f} MB")
@@ -192,7 +192,7 @@ def size() -> None:
 def clear() -> None:
     """Remove all finished runs; a run under way in another process stays."""
     from rlkit.paths import home
-    from rlkit.store import Store
+    from rlkit.runs.store import Store
 
     with _said_plainly():
         typer.echo(f"{home()}: {Store(home()).clear()} runs removed")
@@ -231,6 +231,41 @@ def build_bases(
             folder = (out or paths.root() / "data" / "bases") / name
             losses = build_base(name, folder, steps=steps)
             typer.echo(f"{name}: {len(losses)} steps, loss {losses[0]:.3f} -> {losses[-1]:.3f} nats, in {folder}")
+
+
+@app.command()
+def doctor(
+    task: Annotated[str | None, typer.Option(help="A task by name, such as chain or 'chain_sum(terms=3)'.")] = None,
+    model: Annotated[str | None, typer.Option(help="A base by name, a folder or a hub id.")] = None,
+    data: Annotated[str | None, typer.Option(help="Own data instead of a task: a file, a folder or a hub id.")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Which column is what: prompt=NAME, gold=NAME.")] = None,
+    machine: Annotated[bool, typer.Option("--machine", help="Check this computer.")] = False,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of each split that are read.")] = 1000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check task, model and computer before a long run; exit 1 if anything is red."""
+    from rlkit.doctor import Report, columns_of, diagnose
+    from rlkit.tasks.data import from_data
+
+    if not (machine or task or data):
+        raise _fail("name what to check: --task, --data or --machine", 2)
+    if task and data:
+        raise _fail("--task and --data are two answers to one question", 2)
+    import datasets
+
+    datasets.disable_progress_bars()
+    report = Report([])
+    if task or data:
+        with _said_plainly():
+            subject = from_data(data, columns_of(column or [])) if data else str(task)
+            found = diagnose(subject, model, rows=rows, progress=sys.stderr.isatty())
+            report = Report([*report.checks, *found.checks])
+    if machine:
+        from rlkit.doctor_machine import inspect
+
+        report = Report([*report.checks, *inspect().checks])
+    typer.echo(report.json() if as_json else report.text())
+    raise typer.Exit(report.exit_code)
 
 
 @new.command("method")

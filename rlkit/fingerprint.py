@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from rlkit import paths
-from rlkit.grid import do
-from rlkit.jobs import METRICS, Job, new_job
-from rlkit.keys import this_machine
 from rlkit.recorded import Recorded
-from rlkit.table import read_rows
+from rlkit.runs.grid import do
+from rlkit.runs.jobs import METRICS, Job, new_job
+from rlkit.runs.keys import this_machine
+from rlkit.runs.table import read_rows
 
 if TYPE_CHECKING:
     from rlkit.runs import Arm

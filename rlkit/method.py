@@ -1,6 +1,7 @@
 """What a method is (`Method`), what its functions may see (`Context`), and where all methods are (`catalog`).
 
-A method is a few pure functions plugged into a TRL trainer. Files in `rlkit/methods/` import torch and this module, never TRL.
+A method is a few pure functions plugged into a TRL trainer. Files in `rlkit/methods/` import torch and this module,
+never TRL.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Context:
 class Method:
     """A named way to train: options and functions that plug into the seams of a trainer.
 
-    `config` values may be functions of the settings below them: `{"num_generations": lambda s: s["num_generations"] + 1}`.
+    `config` values may be functions of the other settings: `{"num_generations": lambda s: s["num_generations"] + 1}`.
     """
 
     name: str
@@ -161,9 +162,8 @@ def catalog() -> Catalog:
     for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         for value in vars(module).values():
-            if isinstance(value, Method):
-                if found.setdefault(value.name, value) is not value:
-                    raise ValueError(f"Two methods are named {value.name!r}; the second is in {module.__file__}.")
+            if isinstance(value, Method) and found.setdefault(value.name, value) is not value:
+                raise ValueError(f"Two methods are named {value.name!r}; the second is in {module.__file__}.")
     return Catalog(found)
 
 

@@ -68,8 +68,10 @@ def faults(prompts: Sequence[Any], tokenizer: PreTrainedTokenizerBase, bare: str
 
 
 def _said(rows: list[int], problem: str) -> list[str]:
+    if not rows:
+        return []
     many = f"{len(rows)} prompts (the first is row {rows[0]})" if len(rows) > 1 else f"The prompt of row {rows[0]}"
-    return [f"{many}: {problem}"] if rows else []
+    return [f"{many}: {problem}"]
 
 
 def _special_in(prompt: Any, tokenizer: PreTrainedTokenizerBase) -> bool:

@@ -96,7 +96,7 @@ _CURRENCY = re.compile(r"([-+]?) ?(\\\$|[$€£¥₹]) ?(?=[-0-9.])")
 _ANGLE = re.compile(r"sin|cos|tan|cot|sec|csc|cis")
 _PERCENT = re.compile(r" ?(?:\\?%| percent| per cent|\\text ?\{ ?(?:percent|per cent|\\?%) ?\})$")
 _TEXT_UNIT = re.compile(r" ?(/?) ?\\text ?\{([^{}\\]*)\}(?: ?\^ ?\{? ?(-?[0-9]) ?\}?)?$")
-_PLAIN_UNIT = re.compile(r"(?<=[0-9}\])])( ?)([A-Za-z][A-Za-z .]*?)(?:\^\{?([23])\}?)?$")
+_PLAIN_UNIT = re.compile(r"(?<=[0-9}\]).])( ?)([A-Za-z][A-Za-z .]*?)(?:\^\{?([23])\}?)?$")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -18,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rlkit import results
-from rlkit.digest import Unhashable, digest
 from rlkit.method import near
+from rlkit.runs import results
+from rlkit.runs.digest import Unhashable, digest
 
 if TYPE_CHECKING:
     from rlkit.runs import Arm
@@ -140,13 +141,19 @@ class Recorded:
         """
         for entry, what in self.measures.items():
             if entry.partition("#")[0] == name and what["inputs"] == describe(inputs):
-                content = self.files[what["file"]]
-                if what["kind"] == "frame":
-                    files = {"value.csv": gzip.decompress(content), results.TYPES: json.dumps(what["types"]).encode()}
-                else:
-                    files = {f"value.{results.SUFFIX[what['kind']]}": content}
-                return results.decode(what["kind"], files)
+                try:
+                    return self._decoded(what)
+                except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+                    raise NotRecorded(f"{self.slug}: {what['file']} is damaged: {error}") from error
         raise NotRecorded(f"{self.slug}: {name}({describe(inputs)}) was never recorded.")
+
+    def _decoded(self, what: Mapping[str, Any]) -> Any:
+        content = self.files[what["file"]]
+        if what["kind"] == "frame":
+            files = {"value.csv": gzip.decompress(content), results.TYPES: json.dumps(what["types"]).encode()}
+        else:
+            files = {f"value.{results.SUFFIX[what['kind']]}": content}
+        return results.decode(what["kind"], files)
 
     def write(self, folder: Path) -> None:
         """Replace the folder: all of it, or nothing.

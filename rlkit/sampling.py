@@ -27,13 +27,30 @@ def complete(
 ) -> list[str]:
     """One completion a prompt (a text, or chat messages), special tokens left out.
 
-    torch's random state and the model's mode are put back. A completion that does not end within `max_new_tokens` comes as it is. Sampling is from the full distribution
-    (no top-k, no top-p); the same seed gives the same completions.
+    torch's random state and the model's mode are put back. A completion that does not end within `max_new_tokens` comes
+    as it is. Sampling is from the full distribution (no top-k, no top-p); the same seed gives the same completions.
     """
+    options = {"max_new_tokens": max_new_tokens, "greedy": greedy, "temperature": temperature, "seed": seed}
+    drawn = draw(model, tokenizer, prompts, batch_size=batch_size, **options)  # type: ignore[arg-type]
+    return list(tokenizer.batch_decode(drawn, skip_special_tokens=True))
+
+
+def draw(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    prompts: Sequence[Any],
+    *,
+    max_new_tokens: int,
+    greedy: bool = False,
+    temperature: float = 1.0,
+    seed: int = 0,
+    batch_size: int = 512,
+) -> list[list[int]]:
+    """As `complete`, as token ids: the end token included where one was drawn, padding behind it too."""
     import torch
 
     choice = {"do_sample": False} if greedy else {"do_sample": True, "temperature": temperature, "top_k": 0}
-    texts: list[str] = []
+    drawn: list[list[int]] = []
     was_training = model.training
     model.eval()
     try:
@@ -42,18 +59,17 @@ def complete(
             for start in range(0, len(prompts), batch_size):
                 ids = token_ids(prompts[start : start + batch_size], tokenizer)
                 batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt", padding_side="left").to(model.device)
-                drawn = model.generate(
+                out = model.generate(
                     input_ids=batch["input_ids"],
                     attention_mask=batch["attention_mask"],
                     max_new_tokens=max_new_tokens,
                     pad_token_id=tokenizer.pad_token_id,
                     **choice,
                 )
-                new = drawn[:, batch["input_ids"].shape[1] :]
-                texts += tokenizer.batch_decode(new, skip_special_tokens=True)
+                drawn += out[:, batch["input_ids"].shape[1] :].tolist()
     finally:
         model.train(was_training)
-    return texts
+    return drawn
 
 
 def oracle_rewards(

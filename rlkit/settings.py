@@ -135,7 +135,8 @@ def _set_batch(values: dict[str, Any], origin: dict[str, str]) -> None:
         below, above = [p for p in fits if p < prompts][-1:], [p for p in fits if p > prompts][:1]
         raise ValueError(
             f"{prompts} prompts x {group} rollouts do not divide into {parts} micro-batches "
-            f"(gradient_accumulation_steps x processes). Nearest prompts_per_step: {' or '.join(map(str, below + above))}."
+            "(gradient_accumulation_steps x processes). Nearest prompts_per_step: "
+            f"{' or '.join(map(str, below + above))}."
         )
     values["per_device_train_batch_size"] = prompts * group // parts
     origin["per_device_train_batch_size"] = "derived from prompts_per_step x num_generations"

@@ -15,11 +15,11 @@ import pandas as pd
 
 from rlkit import paths, runs
 from rlkit.claims import Claim, Verdict, Verdicts, judge, read_claims, write_claims
-from rlkit.digest import join
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
 from rlkit.recorded import NotRecorded, Recorded, kept
-from rlkit.table import Runs
+from rlkit.runs.digest import join
+from rlkit.runs.table import Runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -222,7 +222,7 @@ def _differ(slug: str, parameters: Mapping[str, Any]) -> bool:
     if not parameters:
         return False
     from rlkit import notebooks
-    from rlkit.notebook_parameters import read_parameters
+    from rlkit.notebooks.parameters import read_parameters
 
     defaults = {name: known.default for name, known in read_parameters(notebooks.read(slug)).items()}
     return any(name not in defaults or defaults[name] != value for name, value in parameters.items())

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
+
+from rlkit.method import Method
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -14,7 +18,7 @@ from tests import tiny
 
 
 @pytest.fixture
-def one_thread():
+def one_thread() -> None:
     """Set torch to one thread: at this size a second one only waits."""
     import torch
 
@@ -22,10 +26,19 @@ def one_thread():
 
 
 @pytest.fixture
-def build(tmp_path, one_thread):
+def build(tmp_path: Path, one_thread: Any) -> Any:
     """Build a trainer: `build(method=..., reward=..., **GRPOConfig options)`; `stock=True` gives TRL's own."""
 
-    def make(*, method="grpo", reward=tiny.length_reward, stock=False, model=None, data=None, named=None, **config):
+    def make(
+        *,
+        method: Method = "grpo",
+        reward: Any = tiny.length_reward,
+        stock: bool = False,
+        model: Any = None,
+        data: Any = None,
+        named: Any = None,
+        **config: Any,
+    ) -> Any:
         from transformers.trainer_callback import PrinterCallback
         from trl import GRPOTrainer
 

@@ -163,7 +163,7 @@ def test_report_writes_the_table_and_its_check_notices(workspace: Path) -> None:
 
 
 def test_cache_says_its_size_and_clears(workspace: Path) -> None:
-    from rlkit.store import Store
+    from rlkit.runs.store import Store
 
     store = Store(workspace / "build" / "runs")
     with store.lock("k1"):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -17,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlkit
-from rlkit import keys, sources
-from rlkit.digest import Unhashable, digest
-from rlkit.keys import Run, key_of, run_parts
+from rlkit.runs import keys, sources
+from rlkit.runs.digest import Unhashable, digest
+from rlkit.runs.keys import Run, key_of, run_parts
 
 ROOT = Path(rlkit.__file__).parent.parent
 VALUES = st.recursive(
@@ -29,7 +30,7 @@ VALUES = st.recursive(
 )
 
 
-def cell(source, **names):
+def cell(source: str, **names: Any) -> Any:
     """The functions that a notebook cell defines: their module is `__main__`, and they have no file."""
     space = {"__name__": "__main__", **names}
     exec(compile(source, "<cell>", "exec"), space)
@@ -37,17 +38,17 @@ def cell(source, **names):
 
 
 @given(VALUES)
-def test_equal_values_have_equal_digests_also_after_pickling(value):
+def test_equal_values_have_equal_digests_also_after_pickling(value: Any) -> None:
     assert digest(value) == digest(cloudpickle.loads(cloudpickle.dumps(value)))
 
 
 @given(VALUES, VALUES)
-def test_values_that_print_differently_have_different_digests(a, b):
+def test_values_that_print_differently_have_different_digests(a: Any, b: Any) -> None:
     if repr(a) != repr(b) and a != b:
         assert digest(a) != digest(b)
 
 
-def test_types_and_order_count_where_they_matter():
+def test_types_and_order_count_where_they_matter() -> None:
     different = [1, 1.0, True, "1", b"1", [1], (1,), {1}, {"1": 1}, None, np.array([1]), torch.tensor([1])]
     assert len({digest(value) for value in different}) == len(different)
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
@@ -56,7 +57,7 @@ def test_types_and_order_count_where_they_matter():
     assert digest(np.float64(0.1)) == digest(0.1)
 
 
-def test_arrays_tensors_models_and_data_sets_count_by_content():
+def test_arrays_tensors_models_and_data_sets_count_by_content() -> None:
     assert digest(torch.zeros(3)) == digest(torch.zeros(3)) != digest(torch.ones(3))
     assert digest(torch.zeros(3, dtype=torch.bfloat16)) != digest(torch.zeros(3))
     assert digest(Dataset.from_dict({"prompt": ["a"]})) == digest(Dataset.from_dict({"prompt": ["a"]}))
@@ -69,7 +70,7 @@ def test_arrays_tensors_models_and_data_sets_count_by_content():
     assert digest(model) != before
 
 
-def test_a_value_that_holds_itself_ends():
+def test_a_value_that_holds_itself_ends() -> None:
     loop: list = [1]
     loop.append(loop)
     other: list = [2]
@@ -96,17 +97,17 @@ def f(x, y=1):
         ("helper(x) + y", "y + helper(x)"),
     ],
 )
-def test_a_cell_function_counts_with_all_that_it_reads(old, new):
+def test_a_cell_function_counts_with_all_that_it_reads(old: str, new: str) -> None:
     assert digest(cell(SOURCE)["f"]) == digest(cell(SOURCE)["f"])
     assert digest(cell(SOURCE)["f"]) != digest(cell(SOURCE.replace(old, new))["f"])
 
 
-def test_what_a_cell_function_does_not_read_does_not_count():
+def test_what_a_cell_function_does_not_read_does_not_count() -> None:
     moved = "\n\nunrelated = 5\n" + SOURCE.replace("def f", "# a comment\ndef f") + "\ndef g():\n    return unrelated\n"
     assert digest(cell(SOURCE)["f"]) == digest(cell(moved)["f"])
 
 
-def test_closures_nested_functions_and_wrappers_count():
+def test_closures_nested_functions_and_wrappers_count() -> None:
     maker = "def make(k):\n    def f(x):\n        return (lambda z: z + k)(x)\n    return f\n"
     make = cell(maker)["make"]
     assert digest(make(1)) == digest(make(1)) != digest(make(2))
@@ -116,7 +117,7 @@ def test_closures_nested_functions_and_wrappers_count():
     assert digest(functools.partial(make(1), 3)) != digest(functools.partial(make(1), 4))
 
 
-def test_a_class_of_a_cell_counts_by_its_methods():
+def test_a_class_of_a_cell_counts_by_its_methods() -> None:
     source = "class A:\n    k = 1\n    def m(self):\n        return self.k\ndef f():\n    return A().m()\n"
     same = digest(cell(source)["f"])
     assert same == digest(cell(source)["f"])
@@ -124,12 +125,12 @@ def test_a_class_of_a_cell_counts_by_its_methods():
     assert same != digest(cell(source.replace("k = 1", "k = 2"))["f"])
 
 
-def test_recursion_ends():
+def test_recursion_ends() -> None:
     source = "def odd(n):\n    return n and even(n - 1)\ndef even(n):\n    return not n or odd(n - 1)\n"
     assert digest(cell(source)["odd"]) == digest(cell(source)["odd"])
 
 
-def test_running_a_function_does_not_change_its_digest():
+def test_running_a_function_does_not_change_its_digest() -> None:
     f = cell(SOURCE)["f"]
     before = digest(f)
     for _ in range(200):  # the interpreter specialises bytecode that runs often
@@ -137,22 +138,23 @@ def test_running_a_function_does_not_change_its_digest():
     assert digest(f) == before
 
 
-def test_a_functions_digest_survives_the_way_to_a_worker():
+def test_a_functions_digest_survives_the_way_to_a_worker() -> None:
     f = cell(SOURCE)["f"]
     again = cloudpickle.loads(cloudpickle.dumps(f))
     assert digest(again) == digest(f)
 
 
 @pytest.mark.parametrize("thing", [threading.Lock(), (i for i in "ab"), sys.stdout])
-def test_what_has_no_content_says_where_it_is(thing):
+def test_what_has_no_content_says_where_it_is(thing: Any) -> None:
     f = cell("def f():\n    return pool\n", pool=[thing])["f"]
     with pytest.raises(Unhashable, match=r"global pool"):
         digest(f)
 
 
-def test_digests_are_the_same_in_every_process():
+def test_digests_are_the_same_in_every_process() -> None:
     code = (
-        "import rlkit, numpy as np\nfrom rlkit.digest import digest\nfrom rlkit.keys import Run, run_parts, key_of\n"
+        "import rlkit, numpy as np\nfrom rlkit.runs.digest import digest\n"
+        "from rlkit.runs.keys import Run, run_parts, key_of\n"
         "words = {'a', 'b', 'c', 'd'}\n"
         "def f(x, k={1, 2, 3}):\n    return x in {'p', 'q', 'r'} or np.median([x]) in words\n"
         "mine = rlkit.Method('mine', advantage=lambda ctx: ctx.rewards, options={'k': 1})\n"
@@ -170,11 +172,11 @@ def test_digests_are_the_same_in_every_process():
 # What determines a run --------------------------------------------------------------------------------------------
 
 
-def key(**changes):
+def key(**changes: Any) -> Any:
     return key_of(run_parts(Run(**{"method": "dr_grpo", **changes})))
 
 
-def test_every_ingredient_changes_the_key():
+def test_every_ingredient_changes_the_key() -> None:
     mine = rlkit.Method("mine", advantage=lambda ctx: ctx.rewards)
     other = rlkit.Method("mine", advantage=lambda ctx: -ctx.rewards)
     names = ["dr_grpo", "grpo", mine, other]
@@ -185,25 +187,25 @@ def test_every_ingredient_changes_the_key():
     assert len(set(found)) == len(found)
 
 
-def test_presets_with_the_same_settings_share_runs():
+def test_presets_with_the_same_settings_share_runs() -> None:
     assert key(preset="tiny") == key(preset="full")
 
 
-def test_a_setting_that_holds_anyway_changes_nothing():
+def test_a_setting_that_holds_anyway_changes_nothing() -> None:
     assert key(overrides={"max_steps": rlkit.presets.PRESETS["tiny"].settings["max_steps"]}) == key()
 
 
-def test_an_option_at_its_default_changes_nothing():
+def test_an_option_at_its_default_changes_nothing() -> None:
     assert key(method="mc_grpo", overrides={"scale": "none"}) == key(method="mc_grpo")
     assert key(method="mc_grpo", overrides={"scale": "mad"}) != key(method="mc_grpo")
 
 
-def test_parts_say_which_ingredient_differs():
+def test_parts_say_which_ingredient_differs() -> None:
     a, b = run_parts(Run("grpo")), run_parts(Run("grpo", seed=1))
     assert [name for name in a if a[name] != b[name]] == ["seed"]
 
 
-def test_a_model_counts_by_its_files(tmp_path):
+def test_a_model_counts_by_its_files(tmp_path: Path) -> None:
     base = rlkit.paths.bases() / "chain"
     copied = tmp_path / "base"
     shutil.copytree(base, copied)
@@ -218,14 +220,14 @@ def test_a_model_counts_by_its_files(tmp_path):
 # Source files -----------------------------------------------------------------------------------------------------
 
 
-def test_the_files_of_a_run_are_those_it_executes():
+def test_the_files_of_a_run_are_those_it_executes() -> None:
     rlkit.catalog()
     found = set(keys.run_sources(rlkit.catalog()["mc_grpo"]))
     needed = {
         "rlkit.methods.mc_grpo",
         "rlkit.trainers.rlvr",
         "rlkit.trainers.factory",
-        "rlkit.training",
+        "rlkit.runs.training",
         "rlkit.rewards",
     }
     needed |= {"rlkit.models", "rlkit.method", "rlkit.settings", "rlkit.tasks.base", "rlkit.sampling"}
@@ -234,16 +236,16 @@ def test_the_files_of_a_run_are_those_it_executes():
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path: Path) -> Any:
     """A copy of the package, so that a file can be edited."""
     for name in ("rlkit", "data"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "recorded"))
     return tmp_path
 
 
-def keys_in(checkout):
+def keys_in(checkout: Path) -> Any:
     code = (
-        "from rlkit.keys import Run, run_parts, key_of\n"
+        "from rlkit.runs.keys import Run, run_parts, key_of\n"
         "print(*(key_of(run_parts(Run(name))) for name in ('mc_grpo', 'mean_plus_one', 'dr_grpo')))"
     )
     env = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -253,7 +255,7 @@ def keys_in(checkout):
     return done.stdout.split()
 
 
-def test_an_edited_line_changes_the_keys_of_its_method_and_no_others(checkout):
+def test_an_edited_line_changes_the_keys_of_its_method_and_no_others(checkout: Path) -> None:
     before = keys_in(checkout)
     path = checkout / "rlkit" / "methods" / "mc_grpo.py"
     path.write_text(path.read_text(encoding="utf-8") + "\nUNUSED = 1\n", encoding="utf-8")
@@ -264,7 +266,7 @@ def test_an_edited_line_changes_the_keys_of_its_method_and_no_others(checkout):
     assert all(a != b for a, b in zip(after, keys_in(checkout), strict=True))
 
 
-def test_windows_newlines_change_no_key(checkout):
+def test_windows_newlines_change_no_key(checkout: Path) -> None:
     before = keys_in(checkout)
     for path in (checkout / "rlkit").rglob("*.py"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -273,7 +275,7 @@ def test_windows_newlines_change_no_key(checkout):
     assert keys_in(checkout) == before
 
 
-def test_a_users_module_counts_with_what_it_imports(tmp_path, monkeypatch):
+def test_a_users_module_counts_with_what_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_helper.py").write_text("from my_other import k\ndef f(x):\n    return x + k\n", encoding="utf-8")
     (tmp_path / "my_other.py").write_text("k = 1\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -283,7 +285,7 @@ def test_a_users_module_counts_with_what_it_imports(tmp_path, monkeypatch):
     assert sources.sources("my_helper")["my_other"] != first["my_other"]
 
 
-def test_installed_packages_count_by_their_version():
+def test_installed_packages_count_by_their_version() -> None:
     assert sources.sources("numpy") == {}
     assert np.__version__ in sources.source_digest("numpy")
 
@@ -300,5 +302,5 @@ def test_installed_packages_count_by_their_version():
         ("import numpy, os, json", set()),
     ],
 )
-def test_imports_hand_computed(text, found):
+def test_imports_hand_computed(text: str, found: Any) -> None:
     assert set(sources.imports(text.encode(), "rlkit.methods.a", False)) == found

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rlkit import plots
-from rlkit.pictures import Picture, render, write_all
-from rlkit.plot_style import PALETTE, _apart
+from rlkit.plots.pictures import Picture, render, write_all
+from rlkit.plots.shared import PALETTE, _apart
 from rlkit.stats import interval
 
 ROLES = {"grpo": "baseline", "mc_grpo": "method", "mean_plus_one": "control", "rloo": "variant"}

@@ -12,7 +12,7 @@ import nbformat
 import pytest
 
 from rlkit import paths, scaffold
-from rlkit.notebook_lint import lint
+from rlkit.notebooks.lint import lint
 from rlkit.scaffold import check_name, new_method
 
 ROOT = Path(__file__).parents[1]
@@ -42,11 +42,7 @@ def _run(folder: Path, *command: str) -> None:
 
 @pytest.mark.parametrize("name", ["ab", "a_method_with_a_name_of_thirty"])
 def test_the_files_pass_the_linters(name: str, tmp_path: Path) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    (tmp_path / "rlkit").mkdir()  # makes `rlkit` this project's own package for the sorting of imports
-    (tmp_path / "rlkit" / "__init__.py").write_text('"""Ours."""\n', encoding="utf-8")
-    (tmp_path / "notebooks").mkdir()
-    shutil.copy(ROOT / "notebooks" / "ruff.toml", tmp_path / "notebooks")
+    _checkout(tmp_path)
     files = new_method(name, tmp_path)
     assert [path.relative_to(tmp_path).as_posix() for path in files] == [
         f"rlkit/methods/{name}.py",
@@ -55,8 +51,8 @@ def test_the_files_pass_the_linters(name: str, tmp_path: Path) -> None:
     ]
     assert lint(files[1]) == []
     nbformat.validate(nbformat.read(files[1], as_version=4))
-    _run(tmp_path, "ruff", "check", ".")
-    _run(tmp_path, "ruff", "format", "--check", ".")
+    _run(tmp_path, "ruff", "check", *map(str, files))
+    _run(tmp_path, "ruff", "format", "--check", *map(str, files))
     assert "my_method" not in "".join(path.read_text(encoding="utf-8") for path in files)
 
 

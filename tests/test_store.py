@@ -5,23 +5,24 @@ import multiprocessing
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import Timeout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlkit.store import Store, StoreError
+from rlkit.runs.store import Store, StoreError
 
 FILES = {"metrics.csv": b"arm,seed\ngrpo,0\n", "timing.csv": b"x\n"}
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path: Path) -> Any:
     return Store(tmp_path / "home")
 
 
-def test_what_was_written_reads_back(store):
+def test_what_was_written_reads_back(store: Store) -> None:
     store.write("k1", {"name": "grpo"}, FILES)
     entry = store.read("k1")
     assert entry.files == FILES
@@ -31,23 +32,23 @@ def test_what_was_written_reads_back(store):
     assert sorted(path.name for path in store.folder("k1").iterdir()) == ["metrics.csv", "run.json", "timing.csv"]
 
 
-def truncate(path: Path):
+def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
 
 
-def flip(path: Path):
+def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
 
 
-def empty(path: Path):
+def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
 @pytest.mark.parametrize("damage", [truncate, flip, empty, Path.unlink])
 @pytest.mark.parametrize("name", ["metrics.csv", "timing.csv", "run.json"])
-def test_a_damaged_run_is_reported_and_redone(store, damage, name):
+def test_a_damaged_run_is_reported_and_redone(store: Store, damage: Any, name: str) -> None:
     store.write("k1", {"name": "grpo"}, FILES)
     damage(store.folder("k1") / name)
     with pytest.warns(UserWarning, match=r"damaged .* redone"):
@@ -58,7 +59,7 @@ def test_a_damaged_run_is_reported_and_redone(store, damage, name):
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_single_flipped_bit_is_noticed(store, data):
+def test_any_single_flipped_bit_is_noticed(store: Store, data: Any) -> None:
     store.write("k1", {"name": "grpo", "settings": [["beta", "0.0", "preset"]]}, FILES)
     path = store.folder("k1") / data.draw(st.sampled_from([*FILES, "run.json"]))
     content = bytearray(path.read_bytes())
@@ -73,14 +74,14 @@ def test_any_single_flipped_bit_is_noticed(store, data):
 
 
 @pytest.mark.parametrize("fails", ["mkdtemp", "write_bytes", "replace"])
-def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch, fails):
+def test_a_full_disk_leaves_nothing_half_written(store: Store, monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
     store.write("old", {}, FILES)
 
-    def full(*args, **kwargs):
+    def full(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    where = {"mkdtemp": "rlkit.store.tempfile.mkdtemp", "write_bytes": "pathlib.Path.write_bytes"}
-    monkeypatch.setattr(where.get(fails, "rlkit.store.os.replace"), full)
+    where = {"mkdtemp": "rlkit.runs.store.tempfile.mkdtemp", "write_bytes": "pathlib.Path.write_bytes"}
+    monkeypatch.setattr(where.get(fails, "rlkit.runs.store.os.replace"), full)
     with pytest.raises(StoreError, match="No space left"):
         store.write("new", {}, FILES)
     monkeypatch.undo()
@@ -89,13 +90,13 @@ def test_a_full_disk_leaves_nothing_half_written(store, monkeypatch, fails):
     assert store.read("old").files == FILES
 
 
-def test_meta_that_is_no_json_is_an_error_before_anything_is_written(store):
+def test_meta_that_is_no_json_is_an_error_before_anything_is_written(store: Store) -> None:
     with pytest.raises(ValueError, match="Out of range"):
         store.write("k1", {"value": float("nan")}, FILES)
     assert store.keys() == []
 
 
-def test_size_and_clear(store):
+def test_size_and_clear(store: Store) -> None:
     assert store.size() == (0, 0)
     for key in ("k1", "k2"):
         store.write(key, {}, FILES)
@@ -106,14 +107,14 @@ def test_size_and_clear(store):
     assert store.size()[0] == 0
 
 
-def test_clear_leaves_a_run_under_way(store):
+def test_clear_leaves_a_run_under_way(store: Store) -> None:
     store.write("k1", {}, FILES)
     with store.lock("k1"):
         assert store.clear() == 0
     assert store.read("k1") is not None
 
 
-def test_tidy_removes_what_the_dead_left_and_nothing_else(store):
+def test_tidy_removes_what_the_dead_left_and_nothing_else(store: Store) -> None:
     store.write("k1", {}, FILES)
     left = store.home / "tmp" / "dead-abc"
     left.mkdir()
@@ -126,14 +127,14 @@ def test_tidy_removes_what_the_dead_left_and_nothing_else(store):
     assert store.read("k1") is not None
 
 
-def hold(home, ready, go):
+def hold(home: Path, ready: Any, go: Any) -> None:
     with Store(home).lock("k1"):
         ready.set()
         go.wait(30)
         os._exit(9)  # dies with the lock
 
 
-def test_a_lock_excludes_another_process_and_dies_with_it(store):
+def test_a_lock_excludes_another_process_and_dies_with_it(store: Store) -> None:
     context = multiprocessing.get_context("spawn")
     ready, go = context.Event(), context.Event()
     other = context.Process(target=hold, args=(store.home, ready, go))
@@ -147,7 +148,7 @@ def test_a_lock_excludes_another_process_and_dies_with_it(store):
         pass
 
 
-def test_run_json_says_what_it_is(store):
+def test_run_json_says_what_it_is(store: Store) -> None:
     store.write("k1", {"name": "grpo", "seed": 3}, FILES)
     record = json.loads((store.folder("k1") / "run.json").read_text(encoding="utf-8"))
     assert record["meta"] == {"name": "grpo", "seed": 3}

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Build = Callable[..., Any]
+"""The fixture `build`: see `conftest.py`."""
 ALPHABET = "0123456789+-=;#.?"
 
 
-def tiny_tokenizer(**special):
+def tiny_tokenizer(**special: Any) -> Any:
     """One token a character; `special` overrides pad, bos or eos token."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
@@ -19,7 +25,7 @@ def tiny_tokenizer(**special):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
-def tiny_model(seed=0, context=64, **config):
+def tiny_model(seed: int = 0, context: Any = 64, **config: Any) -> Any:
     """A Llama of 8k parameters with random weights: sampling is nearly uniform, so lengths and rewards vary."""
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
@@ -33,7 +39,7 @@ def tiny_model(seed=0, context=64, **config):
     return model
 
 
-def tiny_data(size=16):
+def tiny_data(size: int = 16) -> Any:
     """Prompts of different lengths, with a numeric `id`."""
     from datasets import Dataset
 
@@ -41,17 +47,17 @@ def tiny_data(size=16):
     return Dataset.from_dict({"prompt": prompts, "gold": [str(i % 10) for i in range(size)], "id": list(range(size))})
 
 
-def length_reward(completions, **columns):
+def length_reward(completions: Sequence[Any], **columns: Any) -> Any:
     """Graded: tokens that are digits, a little for each other character."""
     return [sum(c.isdigit() for c in text) / 4 + len(text) / 64 for text in completions]
 
 
-def half_reward(completions, id, **columns):
+def half_reward(completions: Sequence[Any], id: Any, **columns: Any) -> Any:
     """Two-valued, and 0 for every second prompt: more than half of the rows carry no gradient."""
     return [float(i % 2 * (sum(map(ord, text)) % 2)) for text, i in zip(completions, id, strict=True)]
 
 
-def tiny_config(tmp_path, **options):
+def tiny_config(tmp_path: Path, **options: Any) -> Any:
     """A GRPOConfig for a CPU: 32 completions a step, groups of 4."""
     from trl import GRPOConfig
 
@@ -79,6 +85,6 @@ def tiny_config(tmp_path, **options):
     return GRPOConfig(**{**base, **options})
 
 
-def history(trainer, *names):
+def history(trainer: Any, *names: Any) -> Any:
     """One tuple of logged values per step that was trained; 0 for what a step did not log."""
     return [tuple(line.get(name) or 0.0 for name in names) for line in trainer.state.log_history if "loss" in line]

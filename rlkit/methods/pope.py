@@ -50,8 +50,6 @@ def add_guided(dataset: Any, trainer: Any) -> Any:
         ValueError: no prompt is hard.
 
     """
-    from datasets import Dataset
-
     o = trainer.method.options
     if not o["guide"]:
         return dataset
@@ -74,7 +72,7 @@ def add_guided(dataset: Any, trainer: Any) -> Any:
         share = shortest_start(o["shares"], found, o["fallback"])
         name = {"id": f"{row['id']}/guided"} if isinstance(row.get("id"), str) else {}
         out.append({**row, **name, "prompt": guided_prompt(row, share, o["instruction"]), "guided": share})
-    return Dataset.from_list(out)
+    return type(dataset).from_list(out)
 
 
 POPE = Method(

@@ -72,7 +72,7 @@ class Buffer:
         self.rows = [*self.rows, *fresh][-max(o["buffer"], len(fresh)) :]
         seed = 1_000_003 * trainer.args.seed + 1_009 * step + trainer.accelerator.process_index
         drawn = [self.rows[i] for i in draw(len(self.rows), o["repeat"] * len(fresh), seed)]
-        out = join([*drawn, *silent * o["repeat"]], batch, trainer.pad_token_id)
+        out = join([*drawn, *silent * o["repeat"]], batch, trainer.processing_class.pad_token_id)
         out["age"] = step - out.pop("born")
         return out
 

@@ -11,8 +11,8 @@ On fresh rollouts w = 1, e = 1, and the step is the plain one.
 What is different here, and why. A is the z-score of the group, mean over tokens per completion, as in the script. The
 paper's other part, the baseline of least variance b* = sum w^2 n R / sum w^2 n with n_i = |grad log pi(y_i)|^2, needs
 one backward pass a row: `least_variance_baseline` has the formula, the method keeps the group's mean. With Adam a
-smaller step size is not a smaller gradient: the second moment does not change. Weights are combined in logs, so that
-products over long completions do not overflow.
+smaller step size is not a smaller gradient: the second moment does not change. Weights are set beside the
+largest one in logs, so that products over long completions do not overflow.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def effective_share(log_weights: Tensor) -> float:
     """Effective sample size as a share of the rows: (sum w)^2 / (B sum w^2), from log w (B,); 1 without rows."""
     if not len(log_weights):
         return 1.0
-    x = log_weights.double()
-    return float((2 * x.logsumexp(0) - (2 * x).logsumexp(0)).exp()) / len(x)
+    w = (log_weights - log_weights.max()).double().exp()
+    return float(w.sum() ** 2 / (len(w) * (w**2).sum()))
 
 
 def step_factor(share: float, base: float = 1.0, rule: str = "sqrt") -> float:

@@ -37,8 +37,8 @@ def from_data(
             hub by id, or a data set.
         columns: which of its columns is the `prompt` (text or chat messages) and which is the `gold` (the answer, or
             a solution that ends with `\boxed{...}` or `#### ...`). Default: columns of these names.
-        split: only this split of the source, to be cut into train, validation and test; default: its own splits if it has
-            several, else that cut.
+        split: only this split of the source, to be cut into train, validation and test; default: its own splits if it
+            has several, else that cut.
         config: the hub's name for a part of the data set.
         revision: commit of the hub's repository; pin it, so that the data stay the same.
         instruction: added to every prompt that is a text, on a line of its own.
@@ -54,8 +54,10 @@ def from_data(
     if isinstance(rows, dict):
         from datasets import DatasetDict
 
-        return AnswerTask(DatasetDict({s: _mapped(part, wanted, instruction) for s, part in rows.items()}), called)
-    return AnswerTask(_mapped(rows, wanted, instruction), called)
+        return AnswerTask(
+            DatasetDict({s: _mapped(part, wanted, instruction, f"{s} row ") for s, part in rows.items()}), called
+        )
+    return AnswerTask(_mapped(rows, wanted, instruction, "row "), called)
 
 
 class AnswerTask(DatasetTask):
@@ -83,8 +85,8 @@ class AnswerTask(DatasetTask):
         return [float(bool(value)) for value in grade_batch(completions, gold)]
 
 
-def _mapped(rows: Dataset, columns: Mapping[str, str], instruction: str) -> Dataset:
-    """The same rows with `prompt` and `gold`; other columns stay."""
+def _mapped(rows: Dataset, columns: Mapping[str, str], instruction: str, name: str) -> Dataset:
+    """The same rows with `prompt`, `gold` and an `id` that counts from 1; other columns stay."""
     from rlkit.grading import answer_of_gold
 
     for role, column in columns.items():
@@ -101,6 +103,7 @@ def _mapped(rows: Dataset, columns: Mapping[str, str], instruction: str) -> Data
     for role, column in columns.items():
         table[role] = list(rows[column])
     table["gold"] = [answer_of_gold(value) for value in table["gold"]]
+    table.setdefault("id", [f"{name}{number}" for number in range(1, len(rows) + 1)])
     if instruction:
         table["prompt"] = [f"{p}\n{instruction}" if isinstance(p, str) else p for p in table["prompt"]]
     return Dataset.from_dict(table)
@@ -184,8 +187,8 @@ def _read_hub(name: str, split: str | None, config: str | None, revision: str | 
         rows = load_dataset(name, config, split=split, revision=revision)
     except (OSError, ImportError) as error:  # no network, or no such data set
         raise OSError(
-            f"Cannot read the data set {name!r} from the hub, and no file or folder has that name. With a network it is "
-            f"fetched once and then kept; a copy in a folder works too. Without either, the task 'gsm_symbolic' makes "
-            f"word problems on this machine.\n{error}"
+            f"Cannot read the data set {name!r} from the hub, and no file or folder has that name. With a network "
+            f"it is fetched once and then kept; a copy in a folder works too. Without either, the task 'gsm_symbolic' "
+            f"makes word problems on this machine.\n{error}"
         ) from error
     return next(iter(rows.values())) if isinstance(rows, dict) and len(rows) == 1 else rows

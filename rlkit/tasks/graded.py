@@ -56,7 +56,7 @@ class GradedTask(OptionTask):
 
 @dataclass(frozen=True)
 class HubTask(GradedTask):
-    """A data set of the hub at a fixed commit. A ninth of its train split is validation, by the question's text alone."""
+    """A data set of the hub at a fixed commit. A ninth of its train split, by the question's text, is validation."""
 
     commit: ClassVar[str] = ""
     part: ClassVar[str | None] = None

@@ -1,7 +1,7 @@
 """Word problems and sums without end, made on this machine by reasoning-gym: `pip install "rlkit-lab[reasoning]"`.
 
-`gsm_symbolic` has the templates of GSM-Symbolic (arXiv 2410.05229), that is GSM8K with other names and numbers. The text of
-a problem alone decides its split, so the splits share no problem at any size and for any seed.
+`gsm_symbolic` has the templates of GSM-Symbolic (arXiv 2410.05229), GSM8K with other names and numbers. The text
+of a problem alone decides its split, so the splits share no problem at any size and for any seed.
 """
 
 from __future__ import annotations

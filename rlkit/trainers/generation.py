@@ -54,7 +54,6 @@ class GenerationSeams(GRPOTrainer):
             return None
         ctx = self._generation_context(inputs, lengths)
         advantages, keep = hook_checks.check_advantage(self.method.advantage(ctx), ctx, self.method)
-        advantages = advantages.to(lengths.device)
         size = len(out["advantages"])
         if advantages.numel() == len(lengths):
             flat = advantages.reshape(-1)
@@ -63,7 +62,7 @@ class GenerationSeams(GRPOTrainer):
         else:
             width = out["completion_ids"].size(1)
             out["advantages"] = rows.local_part(advantages, size, self.accelerator.process_index, width)
-        return None if keep is None else keep.to(lengths.device)
+        return keep
 
     def _show_advantages(self, values: list[float]) -> None:
         """TRL has put its own advantages into the table of completions: show those that are trained."""

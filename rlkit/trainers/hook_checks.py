@@ -95,7 +95,7 @@ def check_advantage(result: Any, ctx: Context, method: Method) -> tuple[Tensor, 
     if not isinstance(A, Tensor) or tuple(A.shape) not in (shape, tokens):
         got = tuple(A.shape) if isinstance(A, Tensor) else type(A).__name__
         raise ValueError(f"{who}: expected advantages of shape (N, G) = {shape} or (B, T) = {tokens}, got {got}.")
-    A = A.detach().float()
+    A = A.detach().float().to(ctx.rewards.device)
     unscorable = ctx.rewards.isnan()
     A = A.masked_fill(unscorable if tuple(A.shape) == shape else unscorable.reshape(-1, 1), 0.0)
     if not A.isfinite().all():
@@ -107,7 +107,7 @@ def check_advantage(result: Any, ctx: Context, method: Method) -> tuple[Tensor, 
         raise ValueError(f"{who}: expected keep as a bool tensor of shape (N, G) = {shape}, got {got}.")
     if not keep.any():
         raise ValueError(f"{who}: keep removes every rollout of the batch; at least one row has to stay.")
-    return A, keep
+    return A, keep.to(A.device)
 
 
 def check_weight(weight: Any, ctx: Context, method: Method) -> Tensor:
@@ -123,7 +123,7 @@ def check_weight(weight: Any, ctx: Context, method: Method) -> Tensor:
     if not isinstance(weight, Tensor) or tuple(weight.shape) != shape:
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise ValueError(f"{who}: expected weights of shape (B, T) = {shape}, got {got}.")
-    weight = weight.detach().float().masked_fill(ctx.mask == 0, 0.0)
+    weight = weight.detach().float().to(ctx.mask.device).masked_fill(ctx.mask == 0, 0.0)
     if not weight.isfinite().all():
         raise ValueError(f"{who}: {int((~weight.isfinite()).sum())} of {weight.numel()} weights are NaN or infinite.")
     if (weight < 0).any():

@@ -69,14 +69,15 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
             raise ValueError(f"Method {chosen.name!r} runs on the {chosen.trainer!r} trainer, not on RLVRTrainer.")
         if on_long_prompt not in ("refuse", "drop"):
             raise ValueError(f"on_long_prompt is 'refuse' or 'drop', not {on_long_prompt!r}.")
-        self.method = copy.deepcopy(chosen) if chosen.state else chosen
+        copies: dict[int, Any] = {}
+        self.method = copy.deepcopy(chosen, copies) if chosen.state else chosen
         self.sampler: EpochSampler | None = None
         self.generated_tokens = self.trained_tokens = self.rows_of_this_step = 0
         self.dropped_prompts: dict[str, int] = {}
         self._live = None
         self._told: set[str] = set()
 
-        super().__init__(**self._checked_arguments(checks.arguments(given, named), apply_config))
+        super().__init__(**self._checked_arguments(checks.arguments(given, named), apply_config, copies))
         checks.check_trainable(self.model)
         functions = list(zip(self.reward_funcs, self.reward_func_names, strict=True))
         self.reward_funcs = [hook_checks.checked(func, name) for func, name in functions]
@@ -86,16 +87,23 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
         for make in self.method.callbacks:
             self.add_callback(make(self))
 
-    def _checked_arguments(self, arguments: dict[str, Any], apply_config: bool) -> dict[str, Any]:
-        """TRL's arguments, with the method's options and reward where none were given."""
+    def _checked_arguments(
+        self, arguments: dict[str, Any], apply_config: bool, copies: dict[int, Any]
+    ) -> dict[str, Any]:
+        """TRL's arguments, with the method's options and reward where none were given.
+
+        A given reward that is part of the method's memory is replaced by this trainer's copy of it.
+        """
         args = arguments.get("args") or GRPOConfig(f"{self.method.name}-rlvr")
         args = checks.with_method_config(args, self.method) if apply_config else args
         checks.check_config(args)
         checks.check_tokenizer(arguments.get("processing_class"))
         checks.check_reference(arguments.get("model"), args, arguments.get("peft_config"))
-        if arguments.get("reward_funcs") is None and callable(self.method.reward):
-            arguments["reward_funcs"] = self.method.reward
-        return {**arguments, "args": args}
+        rewards = arguments.get("reward_funcs")
+        if rewards is None and callable(self.method.reward):
+            rewards = self.method.reward
+        rewards = rewards if isinstance(rewards, list) else [] if rewards is None else [rewards]
+        return {**arguments, "args": args, "reward_funcs": [copies.get(id(reward), reward) for reward in rewards]}
 
     def _set_data(self, on_long_prompt: str) -> None:
         """The `data` seam, between two checks that prompts fit."""

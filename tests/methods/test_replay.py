@@ -34,7 +34,7 @@ def _trainer(step=0, **options):
         state=SimpleNamespace(global_step=step),
         args=SimpleNamespace(seed=0),
         accelerator=SimpleNamespace(process_index=0),
-        pad_token_id=0,
+        processing_class=SimpleNamespace(pad_token_id=0),
     )
 
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from rlkit.notebook_lint import ANATOMY, lint
+from rlkit.notebooks.lint import ANATOMY, lint
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").rglob("*.ipynb"))
 

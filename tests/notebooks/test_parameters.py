@@ -8,7 +8,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from rlkit.notebook_parameters import Parameter, ParameterError, coerce, read_parameters
+from rlkit.notebooks.parameters import Parameter, ParameterError, coerce, read_parameters
 
 
 def _notebook(*sources: str, tagged: tuple[int, ...] = (0,)) -> nbformat.NotebookNode:

@@ -1,13 +1,16 @@
 """Loss and gradient of a step, worked out one unpadded row at a time."""
 
+from __future__ import annotations
+
 import math
+from typing import Any
 
 import torch
 
 from tests.tiny import tiny_model, tiny_tokenizer
 
 
-def loss_and_gradient(rows, loss, longest):
+def loss_and_gradient(rows: Any, loss: str, longest: Any) -> Any:
     """Loss at ratio 1 and norm of its gradient, of rows (prompt, completion ids, advantage, keep).
 
     A kept row i of L_i tokens has coefficient A_i / (sum of L) for dapo, bnpo and cispo, A_i / (n L_i) for grpo, and

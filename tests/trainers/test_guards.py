@@ -1,16 +1,21 @@
 """What would train wrongly or not at all is an error that names the cause and the fix."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from rlkit.method import Method
+from rlkit.method import Context, Method
 from rlkit.trainers.checks import check_batch
-from tests.tiny import history, length_reward, tiny_data, tiny_model, tiny_tokenizer
+from tests.tiny import Build, history, length_reward, tiny_data, tiny_model, tiny_tokenizer
 
 
-def _train(build, **options):
+def _train(build: Build, **options: Any) -> Any:
     trainer = build(**{"max_steps": 1, **options})
     trainer.train()
     return trainer
@@ -29,12 +34,12 @@ def _train(build, **options):
         (8, 0, r"The smallest group is 2"),
     ],
 )
-def test_batches_that_do_not_divide_name_the_nearest(size, group, told):
+def test_batches_that_do_not_divide_name_the_nearest(size: int, group: int, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         check_batch(size, group)
 
 
-def test_a_batch_changed_after_the_config_was_made_is_still_checked(build, tmp_path):
+def test_a_batch_changed_after_the_config_was_made_is_still_checked(build: Build, tmp_path: Path) -> None:
     from tests.tiny import tiny_config
 
     args = tiny_config(tmp_path)
@@ -43,14 +48,16 @@ def test_a_batch_changed_after_the_config_was_made_is_still_checked(build, tmp_p
         build(named={"args": args})
 
 
-def test_a_data_set_smaller_than_a_generation_batch_is_refused(build):
+def test_a_data_set_smaller_than_a_generation_batch_is_refused(build: Build) -> None:
     told = r"has 7 prompts and one generation batch takes 8 .* at least 8 prompts, or a generation batch of 28"
     with pytest.raises(ValueError, match=told):
         build(data=tiny_data(7))
     assert _train(build, data=tiny_data(8)).state.global_step == 1
 
 
-def test_prompts_that_do_not_fit_are_counted_and_refused_or_dropped(build, caplog):
+def test_prompts_that_do_not_fit_are_counted_and_refused_or_dropped(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
     data, context = tiny_data(16), 14
     lengths = [len(tiny_tokenizer()(p)["input_ids"]) for p in data["prompt"]]
     long = sum(n > context - 8 for n in lengths)
@@ -69,7 +76,7 @@ def test_prompts_that_do_not_fit_are_counted_and_refused_or_dropped(build, caplo
         build(named={"on_long_prompt": "cut"})
 
 
-def test_a_stream_of_prompts_is_checked_batch_by_batch(build):
+def test_a_stream_of_prompts_is_checked_batch_by_batch(build: Build) -> None:
     data = tiny_data(16).to_iterable_dataset()
     assert _train(build, data=data).state.global_step == 1
     with pytest.raises(ValueError, match=r"A prompt of \d tokens does not fit: 4 are left"):
@@ -79,7 +86,7 @@ def test_a_stream_of_prompts_is_checked_batch_by_batch(build):
 # ---- settings
 
 
-def test_cispo_needs_an_explicit_cap(build):
+def test_cispo_needs_an_explicit_cap(build: Build) -> None:
     for cap in (None, 0.28):
         with pytest.raises(ValueError, match=rf"cispo.*it is {cap} .*Set epsilon_high to 1 or more, for example 5\.0"):
             build(loss_type="cispo", epsilon_high=cap)
@@ -87,13 +94,13 @@ def test_cispo_needs_an_explicit_cap(build):
 
 
 @pytest.mark.parametrize("loss", ["bnpo", "dr_grpo", "dapo", "cispo"])
-def test_a_sequence_ratio_with_a_token_summed_loss_is_refused(build, loss):
+def test_a_sequence_ratio_with_a_token_summed_loss_is_refused(build: Build, loss: str) -> None:
     with pytest.raises(ValueError, match=r"long rows count more\. Use loss_type='grpo' for GSPO"):
         build(loss_type=loss, epsilon_high=5.0, importance_sampling_level="sequence")
     assert build(loss_type="grpo", importance_sampling_level="sequence")
 
 
-def test_unknown_losses_and_arguments_are_errors(build):
+def test_unknown_losses_and_arguments_are_errors(build: Build) -> None:
     with pytest.raises(ValueError, match="Unknown loss type: nonsense"):
         _train(build, loss_type="nonsense")
     with pytest.raises(TypeError, match="rewards"):
@@ -104,7 +111,9 @@ def test_unknown_losses_and_arguments_are_errors(build):
         build(method=Method("opd", trainer="distill"))
 
 
-def test_a_method_sets_what_args_leave_at_the_default_and_says_so(build, caplog):
+def test_a_method_sets_what_args_leave_at_the_default_and_says_so(
+    build: Build, caplog: pytest.LogCaptureFixture
+) -> None:
     trainer = build(method="dr_grpo", scale_rewards="batch")
     assert (trainer.args.loss_type, trainer.args.scale_rewards) == ("dr_grpo", "batch")
     assert "sets loss_type='dr_grpo'" in caplog.text and "args say 'batch', which stands" in caplog.text
@@ -114,7 +123,7 @@ def test_a_method_sets_what_args_leave_at_the_default_and_says_so(build, caplog)
         build(method=Method("typo", config={"losstype": "grpo"}))
 
 
-def test_what_is_set_is_what_runs(build):
+def test_what_is_set_is_what_runs(build: Build) -> None:
     """No default of a method or of the trainer changes an explicit value."""
     config = {"beta": 0.0, "epsilon": 0.3, "num_iterations": 2, "temperature": 0.7, "loss_type": "bnpo"}
     trainer = build(method="mc_grpo", num_generations=5, per_device_train_batch_size=40, **config)
@@ -122,19 +131,19 @@ def test_what_is_set_is_what_runs(build):
     assert (trainer.args.num_generations, trainer.loss_type, trainer.ref_model) == (5, "bnpo", None)
 
 
-def test_an_even_group_for_the_median_names_the_odd_size(build):
+def test_an_even_group_for_the_median_names_the_odd_size(build: Build) -> None:
     with pytest.raises(ValueError, match=r"num_generations=5 to train 4 rows a prompt, or 3 to train 2"):
         _train(build, method="mc_grpo")
 
 
-def test_an_entropy_bonus_with_rows_taken_out_needs_a_loss_that_counts_tokens(build):
+def test_an_entropy_bonus_with_rows_taken_out_needs_a_loss_that_counts_tokens(build: Build) -> None:
     drop = Method("drop", advantage=lambda ctx: (ctx.rewards, torch.arange(4).expand(8, 4) > 0))
     with pytest.raises(ValueError, match=r"'drop' takes rows out .* Use loss_type='dapo'"):
         _train(build, method=drop, loss_type="grpo", entropy_coef=0.01)
     assert _train(build, method=drop, loss_type="dapo", entropy_coef=0.01).state.global_step == 1
 
 
-def test_a_reference_that_was_never_saved_is_refused(build):
+def test_a_reference_that_was_never_saved_is_refused(build: Build) -> None:
     with pytest.raises(ValueError, match=r"beta=0\.1 needs a reference model.* made in memory"):
         build(beta=0.1)
 
@@ -154,8 +163,8 @@ def test_a_reference_that_was_never_saved_is_refused(build):
         ([1], r"gave \[1\] \(list\)"),
     ],
 )
-def test_a_reward_that_is_no_finite_number_names_its_function(build, give, told):
-    def shaky(completions, **columns):
+def test_a_reward_that_is_no_finite_number_names_its_function(build: Build, give: Any, told: str) -> None:
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
         return [0.5] * (len(completions) - 1) + [give]
 
     with pytest.raises(ValueError, match=rf"Reward function 'shaky' {told}"):
@@ -171,27 +180,27 @@ def test_a_reward_that_is_no_finite_number_names_its_function(build, give, told)
         (lambda n: None, "gave NoneType None"),
     ],
 )
-def test_rewards_of_the_wrong_form_name_their_function(build, give, told):
-    def shaky(completions, **columns):
+def test_rewards_of_the_wrong_form_name_their_function(build: Build, give: Any, told: str) -> None:
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
         return give(len(completions))
 
     with pytest.raises(ValueError, match=f"Reward function 'shaky' {told}"):
         _train(build, reward=shaky)
 
 
-def test_arrays_and_awaited_functions_are_rewards_too(build):
+def test_arrays_and_awaited_functions_are_rewards_too(build: Build) -> None:
     import numpy as np
 
-    def as_array(completions, **columns):
+    def as_array(completions: Sequence[Any], **columns: Any) -> Any:
         return np.array(length_reward(completions))
 
-    async def awaited(completions, **columns):
+    async def awaited(completions: Sequence[Any], **columns: Any) -> Any:
         return torch.tensor(length_reward(completions))
 
     plain = history(_train(build, reward=[length_reward] * 2), "loss", "grad_norm", "reward")
     assert history(_train(build, reward=[as_array, awaited]), "loss", "grad_norm", "reward") == plain
 
-    async def late(completions, **columns):
+    async def late(completions: Sequence[Any], **columns: Any) -> Any:
         return [math.nan] * len(completions)
 
     with pytest.raises(ValueError, match="Reward function 'late' gave nan"):
@@ -199,11 +208,11 @@ def test_arrays_and_awaited_functions_are_rewards_too(build):
 
 
 @pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo", "mc_grpo", "flipped_signs"])
-def test_a_completion_that_cannot_be_scored_is_left_out_of_its_group_and_counted(build, method):
+def test_a_completion_that_cannot_be_scored_is_left_out_of_its_group_and_counted(build: Build, method: Method) -> None:
     """Its advantage is 0 and the others' baseline is that of the group without it; a group of None changes nothing."""
     seen = []
 
-    def some(completions, id, **columns):
+    def some(completions: Sequence[Any], id: Any, **columns: Any) -> Any:
         values = length_reward(completions)
         seen.append([None if i == 3 or k % 5 == 1 else v for k, (i, v) in enumerate(zip(id, values, strict=True))])
         return seen[-1]
@@ -221,8 +230,8 @@ def test_a_completion_that_cannot_be_scored_is_left_out_of_its_group_and_counted
             assert advantages[start : start + 5] == pytest.approx(expected, abs=1e-6)
 
 
-def test_equal_rewards_everywhere_are_explained_once(build, caplog):
-    def flat(completions, **columns):
+def test_equal_rewards_everywhere_are_explained_once(build: Build, caplog: pytest.LogCaptureFixture) -> None:
+    def flat(completions: Sequence[Any], **columns: Any) -> Any:
         return [1.0] * len(completions)
 
     trainer = _train(build, reward=flat, max_steps=3)
@@ -234,7 +243,7 @@ def test_equal_rewards_everywhere_are_explained_once(build, caplog):
     assert not any("entropy/trained_rows" in line for line in trainer.state.log_history)
 
 
-def test_nothing_scorable_is_said(build, caplog):
+def test_nothing_scorable_is_said(build: Build, caplog: pytest.LogCaptureFixture) -> None:
     trainer = _train(build, reward=lambda completions, **columns: [None] * len(completions))
     assert "No rollout of step 1 could be scored" in caplog.text
     assert history(trainer, "loss", "grad_norm", "frac_reward_unscorable") == [(0, 0, 1)]
@@ -243,17 +252,17 @@ def test_nothing_scorable_is_said(build, caplog):
 # ---- tokens
 
 
-def test_a_tokenizer_without_pad_token_is_a_choice(build):
+def test_a_tokenizer_without_pad_token_is_a_choice(build: Build) -> None:
     tokenizer = tiny_tokenizer(pad_token=None)
     with pytest.raises(ValueError, match=r"no pad token\. Choose one: `tokenizer\.pad_token = tokenizer\.eos_token`"):
         build(named={"processing_class": tokenizer})
 
 
-def test_with_pad_equal_to_eos_the_end_token_stays_in_the_loss(build):
+def test_with_pad_equal_to_eos_the_end_token_stays_in_the_loss(build: Build) -> None:
     """The same run with a pad token of its own and with pad = eos: bit for bit, and finished rows train their end."""
     runs, masks = [], []
 
-    def spy(ctx):
+    def spy(ctx: Context) -> Any:
         ids = ctx.extras["completion_ids"]
         last = (ctx.mask.sum(1) - 1).clamp(min=0).long()
         masks.append((ids.gather(1, last[:, None])[:, 0] == 2).sum().item())
@@ -271,12 +280,12 @@ def test_with_pad_equal_to_eos_the_end_token_stays_in_the_loss(build):
     assert runs[0] == runs[1]
 
 
-def test_several_end_tokens_end_a_completion(build):
+def test_several_end_tokens_end_a_completion(build: Build) -> None:
     model = tiny_model()
     model.generation_config.eos_token_id = [2, 5]
     ends = []
 
-    def spy(ctx):
+    def spy(ctx: Context) -> Any:
         ends.extend(c[-1] for c in ctx.completion_ids)
         assert not any(t in (2, 5) for c in ctx.completion_ids for t in c[:-1])
         return ctx.rewards - ctx.rewards.mean(1, keepdim=True)
@@ -286,14 +295,14 @@ def test_several_end_tokens_end_a_completion(build):
     assert cut == pytest.approx(sum(t not in (2, 5) for t in ends) / 32) and 5 in ends and 2 in ends
 
 
-def test_a_completion_that_is_only_an_end_token_is_kept_and_trained(build):
+def test_a_completion_that_is_only_an_end_token_is_kept_and_trained(build: Build) -> None:
     drawn, trained = [], []
 
-    def short(completion_ids, **columns):
+    def short(completion_ids: Any, **columns: Any) -> Any:
         drawn.append([len(c) for c in completion_ids])
         return [float(len(c) > 1) for c in completion_ids]
 
-    def spy(ctx):
+    def spy(ctx: Context) -> Any:
         trained.extend(ctx.mask.sum(1).tolist())
         return torch.ones_like(ctx.logps)
 
@@ -306,7 +315,7 @@ def test_a_completion_that_is_only_an_end_token_is_kept_and_trained(build):
 
 
 @pytest.mark.parametrize("loss", ["dapo", "grpo", "dr_grpo", "bnpo", "cispo"])
-def test_masked_truncated_completions_leave_numerator_and_denominator(build, loss):
+def test_masked_truncated_completions_leave_numerator_and_denominator(build: Build, loss: str) -> None:
     config = {"loss_type": loss, "epsilon_high": 5.0, "mask_truncated_completions": True, "max_completion_length": 6}
     runs = [history(_train(build, stock=stock, max_steps=2, **config), "loss", "grad_norm") for stock in (True, False)]
     for found, stock in zip(*reversed(runs), strict=True):
@@ -316,7 +325,7 @@ def test_masked_truncated_completions_leave_numerator_and_denominator(build, los
     assert left_out >= cut > 0.3
 
 
-def test_a_fully_masked_batch_gives_zero(build):
+def test_a_fully_masked_batch_gives_zero(build: Build) -> None:
     config = {"mask_truncated_completions": True, "generation_kwargs": {"suppress_tokens": [0, 2]}}
     for skip in (True, False):
         trainer = _train(build, model=tiny_model(), named={"skip_zero_advantage": skip}, **config)
@@ -326,14 +335,14 @@ def test_a_fully_masked_batch_gives_zero(build):
 # ---- adapters
 
 
-def _lora(**options):
+def _lora(**options: Any) -> Any:
     from peft import LoraConfig
 
     return LoraConfig(r=2, target_modules=["q_proj", "v_proj"], **options)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_adapters_move_with_and_without_gradient_checkpointing(build, checkpointing):
+def test_adapters_move_with_and_without_gradient_checkpointing(build: Build, checkpointing: bool) -> None:
     trainer = build(named={"peft_config": _lora()}, gradient_checkpointing=checkpointing, max_steps=2)
     before = {n: p.detach().clone() for n, p in trainer.model.named_parameters() if p.requires_grad}
     trainer.train()
@@ -341,7 +350,7 @@ def test_adapters_move_with_and_without_gradient_checkpointing(build, checkpoint
     assert moved == set(before) and trainer.state.global_step == 2
 
 
-def test_kl_is_zero_at_the_start_for_a_new_and_for_a_trained_adapter(build):
+def test_kl_is_zero_at_the_start_for_a_new_and_for_a_trained_adapter(build: Build) -> None:
     from peft import get_peft_model
 
     trained = get_peft_model(tiny_model(), _lora(init_lora_weights=False))
@@ -350,7 +359,7 @@ def test_kl_is_zero_at_the_start_for_a_new_and_for_a_trained_adapter(build):
         assert history(trainer, "kl")[0][0] == pytest.approx(0, abs=1e-6)
 
 
-def test_an_adapter_that_does_not_move_is_an_error(build):
+def test_an_adapter_that_does_not_move_is_an_error(build: Build) -> None:
     trainer = build(named={"peft_config": _lora()}, max_steps=1)
     broken = trainer.model.base_model.model.model.layers[1].self_attn.q_proj
     broken.register_forward_hook(lambda module, args, out: out.detach())
@@ -358,18 +367,18 @@ def test_an_adapter_that_does_not_move_is_an_error(build):
         trainer.train()
 
 
-def test_warm_up_from_zero_and_steps_without_gradient_do_not_count_as_standing_still(build):
+def test_warm_up_from_zero_and_steps_without_gradient_do_not_count_as_standing_still(build: Build) -> None:
     config = {"lr_scheduler_type": "constant_with_warmup", "warmup_steps": 2, "max_steps": 3}
     assert _train(build, named={"peft_config": _lora()}, **config).state.global_step == 3
 
-    def flat_then_graded(completions, trainer_state, **columns):
+    def flat_then_graded(completions: Sequence[Any], trainer_state: Any, **columns: Any) -> Any:
         return [float(trainer_state.global_step > 0) * r for r in length_reward(completions)]
 
     trainer = _train(build, named={"peft_config": _lora()}, reward=flat_then_graded, max_steps=2)
     assert [norm > 0 for (norm,) in history(trainer, "grad_norm")] == [False, True]
 
 
-def test_a_model_without_trainable_parameters_is_refused(build):
+def test_a_model_without_trainable_parameters_is_refused(build: Build) -> None:
     from peft import get_peft_model
 
     model = get_peft_model(tiny_model(), _lora())

@@ -1,13 +1,17 @@
 """A method that sets nothing is stock TRL, with or without rows left out, and so are hooks that restate TRL."""
 
+from __future__ import annotations
+
 import itertools
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from rlkit.method import Method
 from rlkit.methods.grpo import mean_centered, standardized
-from tests.tiny import half_reward, history
+from tests.tiny import Build, half_reward, history, length_reward
 
 LOSSES = {
     "grpo": {},
@@ -20,7 +24,7 @@ EVERY = list(itertools.product((1, 4), (1, 4), (1, 2)))  # accumulation, steps_p
 QUICK = [(4, 4, 1), (1, 4, 2)]
 
 
-def _restated(loss):
+def _restated(loss: str) -> Any:
     advantage = mean_centered if loss == "dr_grpo" else standardized
     return Method(
         "restated",
@@ -29,7 +33,7 @@ def _restated(loss):
     )
 
 
-def _check(build, loss, accumulation, per_generation, iterations):
+def _check(build: Build, loss: str, accumulation: int, per_generation: int, iterations: int) -> None:
     rows = 32 if (accumulation, per_generation) == (1, 1) else 8
     config = {
         "loss_type": loss,
@@ -63,19 +67,46 @@ def _check(build, loss, accumulation, per_generation, iterations):
 
 @pytest.mark.parametrize("batch", QUICK, ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_nothing_set_is_stock(build, loss, batch):
+def test_nothing_set_is_stock(build: Build, loss: str, batch: tuple[int, int, int]) -> None:
     _check(build, loss, *batch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [b for b in EVERY if b not in QUICK], ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_nothing_set_is_stock_everywhere(build, loss, batch):
+def test_nothing_set_is_stock_everywhere(build: Build, loss: str, batch: tuple[int, int, int]) -> None:
     _check(build, loss, *batch)
 
 
+OTHERS = {
+    "sequence ratio": {"loss_type": "grpo", "importance_sampling_level": "sequence"},
+    "batch std": {"scale_rewards": "batch"},
+    "two-sided clip": {"delta": 1.5},
+    "luspo": {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+    "sapo": {"loss_type": "sapo"},
+    "vespo": {"loss_type": "vespo"},
+    "truncated masked": {"mask_truncated_completions": True},
+    "bonus": {"entropy_coef": 0.01},
+    "top entropy": {"top_entropy_quantile": 0.5},
+    "off-policy mask": {"off_policy_mask_threshold": 0.1},
+    "two rewards": {"reward": [half_reward, length_reward], "multi_objective_aggregation": "normalize_then_sum"},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_options_of_trl_are_stock_too(build: Build, name: str) -> None:
+    config = {"reward": half_reward, "steps_per_generation": 2, "per_device_train_batch_size": 16, "max_steps": 4}
+    runs = []
+    for stock in (True, False):
+        trainer = build(stock=stock, **{**config, **OTHERS[name]})
+        trainer.train()
+        runs.append(history(trainer, "loss", "grad_norm", "reward"))
+    for found, expected in zip(*runs, strict=True):
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
 @pytest.mark.parametrize("off", [{"named": {"skip_zero_advantage": False}}, {"beta": 0.1}], ids=["asked", "kl"])
-def test_leaving_rows_out_can_be_off(build, tmp_path, off):
+def test_leaving_rows_out_can_be_off(build: Build, tmp_path: Path, off: dict[str, Any]) -> None:
     from transformers import AutoModelForCausalLM
 
     from tests.tiny import tiny_model
@@ -94,10 +125,10 @@ def test_leaving_rows_out_can_be_off(build, tmp_path, off):
     assert left_out == [(0,)] * 3
 
 
-def test_a_model_with_absolute_positions_keeps_its_left_padding(build):
+def test_a_model_with_absolute_positions_keeps_its_left_padding(build: Build) -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    def model():
+    def model() -> Any:
         torch.manual_seed(0)
         shape = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 20, "initializer_range": 0.2}
         return GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=1, eos_token_id=2, pad_token_id=0))
@@ -111,7 +142,7 @@ def test_a_model_with_absolute_positions_keeps_its_left_padding(build):
         assert found == pytest.approx(stock, rel=1e-6, abs=1e-6)
 
 
-def test_evaluation_is_stock(build):
+def test_evaluation_is_stock(build: Build) -> None:
     from tests.tiny import tiny_data
 
     runs = []

@@ -1,27 +1,32 @@
 """The seams: what hooks see, what they may give back, and errors that name method, seam and shape."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from rlkit.method import Method
-from tests.tiny import half_reward, history, length_reward, tiny_data
+from rlkit.method import Context, Method
+from tests.tiny import Build, half_reward, history, length_reward, tiny_data, tiny_tokenizer
 
 
-def _run(build, method=None, **options):
+def _run(build: Build, method: Method = None, **options: Any) -> Any:
     trainer = build(method=method or "grpo", **{"max_steps": 1, **options})
     trainer.train()
     return trainer
 
 
-def test_what_an_advantage_sees(build):
+def test_what_an_advantage_sees(build: Build) -> None:
     seen = []
 
-    def reward(completions, id, **columns):
+    def reward(completions: Sequence[Any], id: Any, **columns: Any) -> Any:
         return [None if i == 3 else float(i) for i in id]
 
-    def advantage(ctx):
+    def advantage(ctx: Context) -> Any:
         seen.append(ctx)
         return torch.nan_to_num(ctx.rewards)
 
@@ -54,7 +59,7 @@ def test_what_an_advantage_sees(build):
         (lambda r: (r, r != r), r"keep removes every rollout"),
     ],
 )
-def test_an_advantage_of_the_wrong_kind_is_an_error(build, give, told):
+def test_an_advantage_of_the_wrong_kind_is_an_error(build: Build, give: Any, told: str) -> None:
     with pytest.raises(ValueError, match=rf"Method 'mine', seam 'advantage': .*{told}"):
         _run(build, Method("mine", advantage=lambda ctx: give(ctx.rewards)))
 
@@ -68,16 +73,16 @@ def test_an_advantage_of_the_wrong_kind_is_an_error(build, give, told):
         (lambda w: 1.0, r"got float"),
     ],
 )
-def test_a_token_weight_of_the_wrong_kind_is_an_error(build, give, told):
+def test_a_token_weight_of_the_wrong_kind_is_an_error(build: Build, give: Any, told: str) -> None:
     with pytest.raises(ValueError, match=rf"Method 'mine', seam 'token_weight': .*{told}"):
         _run(build, Method("mine", token_weight=lambda ctx: give(torch.ones_like(ctx.logps))))
 
 
-def test_token_advantages_equal_row_advantages_times_token_weights(build):
+def test_token_advantages_equal_row_advantages_times_token_weights(build: Build) -> None:
     """(B, T) advantages that are position-dependent, and the same as a token weight on (N, G) advantages."""
     ramp = torch.arange(1.0, 9.0) / 8
 
-    def by_token(ctx):
+    def by_token(ctx: Context) -> Any:
         advantages = ctx.rewards - ctx.rewards.mean(1, keepdim=True)
         return advantages.reshape(-1, 1) * ramp[: int(ctx.lengths.max())]
 
@@ -92,7 +97,7 @@ def test_token_advantages_equal_row_advantages_times_token_weights(build):
             assert right[1] > 0
 
 
-def test_a_weight_leaves_the_denominators(build):
+def test_a_weight_leaves_the_denominators(build: Build) -> None:
     """All weights halved: half the loss, half the gradient."""
     half = Method("half", token_weight=lambda ctx: torch.full_like(ctx.logps, 0.5))
     for loss in ("dapo", "grpo", "bnpo"):
@@ -101,10 +106,10 @@ def test_a_weight_leaves_the_denominators(build):
     assert history(_run(build, Method("none", token_weight=lambda ctx: ctx.logps * 0)), "grad_norm") == [(0,)]
 
 
-def test_a_weight_sees_the_micro_batch(build):
+def test_a_weight_sees_the_micro_batch(build: Build) -> None:
     seen = []
 
-    def weight(ctx):
+    def weight(ctx: Context) -> Any:
         seen.append(ctx)
         return ctx.mask.float()
 
@@ -117,8 +122,8 @@ def test_a_weight_sees_the_micro_batch(build):
         assert "completion_ids" in ctx.extras
 
 
-def test_top_entropy_tokens_as_a_weight_equal_trls(build):
-    def top_fifth(ctx):
+def test_top_entropy_tokens_as_a_weight_equal_trls(build: Build) -> None:
+    def top_fifth(ctx: Context) -> Any:
         threshold = torch.quantile(ctx.entropies[ctx.mask.bool()], 0.8)
         return (ctx.entropies >= threshold).float()
 
@@ -127,16 +132,16 @@ def test_top_entropy_tokens_as_a_weight_equal_trls(build):
     assert history(a, "loss", "grad_norm") == history(b, "loss", "grad_norm")
 
 
-def test_data_may_roll_out_with_the_starting_policy_and_leaves_no_trace(build):
+def test_data_may_roll_out_with_the_starting_policy_and_leaves_no_trace(build: Build) -> None:
     collected = []
 
-    def reference(dataset, trainer):
+    def reference(dataset: Any, trainer: Any) -> Any:
         rows = [dict(row) for row in dataset for _ in range(2)]
         collected.extend(trainer.collect(rows))
         rewards = torch.tensor([x["reward"] for x in collected]).view(-1, 2).mean(1)
         return dataset.add_column("reference", rewards.tolist())
 
-    def advantage(ctx):
+    def advantage(ctx: Context) -> Any:
         assert set(ctx.columns) >= {"prompt", "gold", "id", "reference"}
         return ctx.rewards - ctx.rewards.mean(1, keepdim=True)
 
@@ -151,21 +156,21 @@ def test_data_may_roll_out_with_the_starting_policy_and_leaves_no_trace(build):
     assert history(trainer, "generated_tokens")[0][0] == charged + history(plain, "generated_tokens")[0][0]
 
 
-def test_a_data_hook_that_gives_something_else_is_an_error(build):
+def test_a_data_hook_that_gives_something_else_is_an_error(build: Build) -> None:
     with pytest.raises(ValueError, match=r"Method 'd', seam 'data': expected a datasets.Dataset, got list"):
         build(method=Method("d", data=lambda dataset, trainer: []))
     with pytest.raises(ValueError, match=r"train set has 2 prompts and one generation batch takes 8"):
         build(method=Method("d", data=lambda dataset, trainer: dataset.select(range(2))))
 
 
-def test_callbacks_are_made_with_the_trainer(build):
+def test_callbacks_are_made_with_the_trainer(build: Build) -> None:
     from transformers import TrainerCallback
 
     class Halve(TrainerCallback):
-        def __init__(self, trainer):
+        def __init__(self, trainer: Any) -> None:
             self.trainer = trainer
 
-        def on_pre_optimizer_step(self, args, state, control, **about):
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **about: Any) -> None:
             for group in self.trainer.optimizer.param_groups:
                 group["lr"] = 0.0
 
@@ -175,17 +180,70 @@ def test_callbacks_are_made_with_the_trainer(build):
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
 
 
-def test_a_methods_own_reward_is_used_when_no_other_is_given(build):
+def test_a_methods_own_reward_is_used_when_no_other_is_given(build: Build) -> None:
     trainer = _run(build, Method("own", reward=half_reward), reward=None)
     assert trainer.reward_func_names == ["half_reward"]
     trainer = _run(build, Method("own", reward=half_reward))
     assert trainer.reward_func_names == ["length_reward"]
 
 
-def test_hooks_do_not_run_in_evaluation(build):
+def test_chats_are_trained_graded_and_collected(build: Build) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    prompts = [[{"role": "user", "content": prompt}] for prompt in tiny_data()["prompt"]]
+    data = tiny_data().remove_columns("prompt").add_column("prompt", prompts)
+    seen = []
+
+    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+        seen.append((prompts[0], completions[0]))
+        return length_reward([completion[0]["content"] for completion in completions])
+
+    trainer = build(data=data, reward=reward, named={"processing_class": tokenizer}, max_steps=1)
+    collected = trainer.collect([data[i] for i in range(4)])
+    assert [x["reward"] for x in collected] == pytest.approx(length_reward([x["completion"] for x in collected]))
+    trainer.train()
+    assert history(trainer, "grad_norm")[0][0] > 0
+    for prompt, completion in seen:
+        assert prompt[0]["role"] == "user" and completion[0]["role"] == "assistant"
+
+
+class Novelty:
+    """A reward with memory: a completion counts less each time it is seen."""
+
+    __name__ = "novelty"
+
+    def __init__(self) -> None:
+        self.seen: dict[str, int] = {}
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float]:
+        for text in completions:
+            self.seen[text] = self.seen.get(text, 0) + 1
+        return [1 / self.seen[text] for text in completions]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen = state["seen"]
+
+
+def test_a_reward_with_memory_is_the_trainers_own_and_resumes(build: Build, tmp_path: Path) -> None:
+    memory = Novelty()
+    method = Method("novel", reward=memory, state=(memory,))
+    for given in (None, memory):
+        first = build(method=method, reward=given, max_steps=4, save_strategy="steps", save_steps=2)
+        first.train()
+        assert first.method.state[0] is first.reward_funcs[0].func is first.method.reward is not memory
+        second = build(method=method, reward=given, max_steps=4)
+        second.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+        assert history(second, "loss", "reward") == history(first, "loss", "reward")
+        assert first.reward_funcs[0].func.seen == second.reward_funcs[0].func.seen and not memory.seen
+
+
+def test_hooks_do_not_run_in_evaluation(build: Build) -> None:
     calls = []
 
-    def count(ctx):
+    def count(ctx: Context) -> Any:
         calls.append(1)
         return ctx.rewards, ctx.rewards == ctx.rewards
 
@@ -197,8 +255,13 @@ def test_hooks_do_not_run_in_evaluation(build):
     assert not calls and trainer.generated_tokens == 0
 
 
-def test_grade_and_generate_leave_the_trainer_as_it_was(build):
-    trainer = build(max_steps=1)
+def test_grade_and_generate_leave_the_trainer_as_it_was(build: Build) -> None:
+    def noting(completions: Sequence[Any], log_metric: Any, log_extra: Any, **columns: Any) -> list[float]:
+        log_metric("seen", 1.0)
+        log_extra("text", list(completions))
+        return length_reward(completions)
+
+    trainer = build(max_steps=1, reward=noting)
     rows = [trainer.train_dataset[i] for i in range(3)]
     before = torch.get_rng_state()
     with trainer.aside():
@@ -209,3 +272,4 @@ def test_grade_and_generate_leave_the_trainer_as_it_was(build):
     assert rewards == pytest.approx(length_reward(texts))
     assert got[0]["prompt_ids"] == trainer.tokenize([rows[0]["prompt"]])[0]
     assert not trainer._metrics["train"] and trainer.generated_tokens == 0
+    assert not trainer._pending_metrics and not trainer._pending_extra_logs

@@ -1,9 +1,14 @@
 """What two processes do, for `test_two_ranks.py`: run by `python -m torch.distributed.run`; each writes a JSON file."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+from rlkit.method import Context
 
 os.environ["ACCELERATE_USE_CPU"] = "true"
 
@@ -19,7 +24,15 @@ from tests.trainers.test_resume import stateful
 LOSSES = {"grpo": {}, "dr_grpo": {"scale_rewards": "none"}, "dapo": {}, "bnpo": {}, "cispo": {"epsilon_high": 5.0}}
 
 
-def build(folder, *, stock=False, method="grpo", reward=half_reward, data=None, **config):
+def build(
+    folder: Path,
+    *,
+    stock: bool = False,
+    method: Method = "grpo",
+    reward: Any = half_reward,
+    data: Any = None,
+    **config: Any,
+) -> Any:
     from transformers.trainer_callback import PrinterCallback
     from trl import GRPOTrainer
 
@@ -36,10 +49,10 @@ def build(folder, *, stock=False, method="grpo", reward=half_reward, data=None, 
     return trainer
 
 
-def uneven(record):
+def uneven(record: Any) -> Any:
     """Keeps 3 rows of rank 0's first group and nearly all of rank 1's."""
 
-    def advantage(ctx):
+    def advantage(ctx: Context) -> Any:
         advantages = mean_centered(ctx.rewards)
         keep = torch.ones_like(ctx.rewards, dtype=torch.bool)
         keep[0, 1:], keep[1:4], keep[4, 0] = False, False, False
@@ -49,7 +62,7 @@ def uneven(record):
     return Method("uneven", advantage=advantage)
 
 
-def identity(folder):
+def identity(folder: Path) -> Any:
     """Stock against rows left out: pairs of [loss, grad_norm] per step."""
     out = {}
     for loss, options in LOSSES.items():
@@ -65,7 +78,7 @@ def identity(folder):
     return out
 
 
-def kept(folder):
+def kept(folder: Path) -> Any:
     """`keep` with other numbers of rows on each rank, against the same rows one by one."""
     out = {}
     for loss in ("grpo", "dr_grpo", "dapo", "cispo"):
@@ -79,7 +92,7 @@ def kept(folder):
     return out
 
 
-def resumed(folder):
+def resumed(folder: Path) -> Any:
     """The rest of a run with memory, in the middle of the second epoch, uninterrupted and resumed."""
     names = ("loss", "grad_norm", "reward", "generated_tokens", "trained_tokens")
     options = {"save_strategy": "steps", "save_steps": 3, "max_steps": 5}
@@ -91,7 +104,7 @@ def resumed(folder):
     return runs
 
 
-def collected(folder):
+def collected(folder: Path) -> Any:
     """Rewards that the starting policy collects, as this rank sees them, and the tokens charged."""
     trainer = build(folder, reward=length_reward)
     found = trainer.collect([dict(row) for row in tiny_data(4) for _ in range(3)])

@@ -11,6 +11,8 @@ LINES = 200
 """At most so many lines a notebook without a terminal."""
 PAUSE = 1.0
 """Seconds between two lines of one notebook without a terminal."""
+PROGRESS = re.compile(r"\d\s?%|\bruns?\b.*\b(to do|done)\b|^failed:")
+"""What is passed on from the kernel; its other lines, such as warnings of libraries, are in the executed notebook."""
 
 
 class Watch:
@@ -48,7 +50,7 @@ class Watch:
         """Text from the kernel: what follows a carriage return or a line break replaces what was there."""
         *whole, self.rest = (self.rest + text).replace("\r", "\n").split("\n")
         self.rest = self.rest[-500:]
-        lines = [line.strip() for line in whole if line.strip()]
+        lines = [line.strip() for line in whole if PROGRESS.search(line.strip())]
         if lines and self.bar is not None:
             self._draw(lines[-1])
         elif lines and self.said < LINES and time.monotonic() - self.last >= PAUSE:

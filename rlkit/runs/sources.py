@@ -24,7 +24,7 @@ _FROZEN: dict[Path, bytes] | None = None
 
 
 def _texts() -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in sorted(Path(__file__).resolve().parent.rglob("*.py"))}
+    return {path: path.read_bytes() for path in sorted(Path(__file__).resolve().parents[1].rglob("*.py"))}
 
 
 _AT_START = {path: hashlib.sha256(text).digest() for path, text in _texts().items()}
@@ -94,7 +94,7 @@ def _search_folders(top: str) -> tuple[Path, ...]:
     if top in sys.stdlib_module_names or top == "__main__":
         return ()
     if top == PACKAGE:
-        return (Path(__file__).resolve().parent,)
+        return (Path(__file__).resolve().parents[1],)
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):  # ValueError: a module that was put together by hand has no spec

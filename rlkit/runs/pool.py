@@ -13,8 +13,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from rlkit.jobs import Failure, Job, Reply, start_worker, work, work_in_worker
-from rlkit.sources import text_of
+from rlkit.runs.jobs import Failure, Job, Reply, start_worker, work, work_in_worker
+from rlkit.runs.sources import text_of
 
 THREADS = (
     "OMP_NUM_THREADS",
@@ -162,7 +162,7 @@ def _warm(workers: int, jobs: int) -> Any:
 
 def _state() -> str:
     """A hash of rlkit's files: workers run what they imported at their start."""
-    texts = [text_of(path) for path in sorted(Path(__file__).resolve().parent.rglob("*.py"))]
+    texts = [text_of(path) for path in sorted(Path(__file__).resolve().parents[1].rglob("*.py"))]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
 

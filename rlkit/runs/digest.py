@@ -1,7 +1,8 @@
 """A hash of Python values by content: equal content gives the same text in every process, anything else another one.
 
 A function of a notebook counts by its code, defaults, closure and the globals that it reads, each in turn; one of a
-source file by that file and what the file imports (`rlkit.sources`). What has no content to hash raises `Unhashable`.
+source file by that file and what the file imports (`rlkit.runs.sources`). What has no content to hash raises
+`Unhashable`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from rlkit.sources import file_of, package_version, source_digest
+from rlkit.runs.sources import file_of, package_version, source_digest
 
 _SKIPPED_IN_CLASSES = {
     "__module__", "__dict__", "__weakref__", "__doc__", "__qualname__", "__annotations__", "__annotate__",

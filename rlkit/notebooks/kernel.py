@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
-from rlkit.notebook_parameters import tags
+from rlkit.notebooks.parameters import tags
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-    from rlkit.notebook_progress import Watch
+    from rlkit.notebooks.progress import Watch
 
 THREADS = (
     "OMP_NUM_THREADS",

@@ -11,14 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlkit import paths, results
-from rlkit.digest import join
-from rlkit.grid import RunError, do
-from rlkit.jobs import Job, new_job
-from rlkit.keys import Run
+from rlkit import paths
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
-from rlkit.table import Runs
+from rlkit.runs import results
+from rlkit.runs.digest import join
+from rlkit.runs.grid import RunError, do
+from rlkit.runs.jobs import Job, new_job
+from rlkit.runs.keys import Run
+from rlkit.runs.table import Runs
 
 __all__ = ["Arm", "RunError", "Runs", "arm", "measure", "run"]
 
@@ -104,7 +105,7 @@ def run(
         preset: where settings, model and task come from.
         seeds: how many (0, 1, ...), or which; default: the preset's.
         tiers: which arms run; default: the preset's.
-        workers: processes; default `RLKIT_WORKERS`, else the preset's, else one per core and per free GB; 0 trains in this
+        workers: processes; default `RLKIT_WORKERS`, else the preset's, else one per core and free GB; 0 trains in this
             process.
         progress: a bar, or "lines", or False.
         fresh: train again what is in the store; default: whether `RLKIT_FRESH` is set.

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlkit import results
-from rlkit.digest import Unhashable
-from rlkit.keys import Run, key_of, measure_parts, run_parts, run_sources, this_machine
 from rlkit.method import get_method
-from rlkit.sources import changed_since_start
-from rlkit.store import Entry, Store, StoreError
+from rlkit.runs import results
+from rlkit.runs.digest import Unhashable
+from rlkit.runs.keys import Run, key_of, measure_parts, run_parts, run_sources, this_machine
+from rlkit.runs.sources import changed_since_start
+from rlkit.runs.store import Entry, Store, StoreError
 
 METRICS, TIMING, LOG = "metrics.csv", "timing.csv", "log.txt"
 HEADER = "arm,seed,step,metric,value\n"
@@ -155,7 +155,7 @@ def _entry(job: Job, store: Store, printed: Callable[[], str]) -> Entry:
         value = measured(job.function, job.inputs, job.seed)
         kind, files = results.encode(value)
         return Entry({**meta, "kind": kind}, files)
-    from rlkit.training import train
+    from rlkit.runs.training import train
 
     with store.workspace(job.key or "unkeyed") as folder:
         done = train(job.run, folder, stop_after=job.stop_after, callbacks=_callbacks(job))
@@ -255,7 +255,7 @@ def start_worker() -> None:
     import signal
 
     global _start_failed
-    from rlkit.sources import freeze
+    from rlkit.runs.sources import freeze
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers itself
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -267,7 +267,7 @@ def start_worker() -> None:
         torch.set_num_threads(1)
         from rlkit.method import catalog
 
-        importlib.import_module("rlkit.training")
+        importlib.import_module("rlkit.runs.training")
         catalog()
     except Exception as error:  # a broken method file: each job reports it
         _start_failed = error

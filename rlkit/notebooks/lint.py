@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlkit.notebook_parameters import ParameterError, read_parameters, tags
+from rlkit.notebooks.parameters import ParameterError, read_parameters, tags
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

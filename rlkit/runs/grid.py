@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 
-from rlkit import paths, pool
-from rlkit.jobs import Failure, Job, Reply
-from rlkit.progress import Progress
-from rlkit.store import Entry, Store
+from rlkit import paths
+from rlkit.runs import pool
+from rlkit.runs.jobs import Failure, Job, Reply
+from rlkit.runs.progress import Progress
+from rlkit.runs.store import Entry, Store
 
 
 class RunError(RuntimeError):
@@ -27,7 +28,7 @@ def do(
 
     Args:
         jobs: what is wanted.
-        workers: processes (`rlkit.pool.worker_count`).
+        workers: processes (`rlkit.runs.pool.worker_count`).
         progress: a bar, "lines", or False.
         name: what the bar is called.
         steps: optimiser steps of each job, for the time left.

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlkit.digest import digest, join
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
-from rlkit.sources import sources
+from rlkit.runs.digest import digest, join
+from rlkit.runs.sources import sources
 
 VERSIONS = ("torch", "transformers", "trl")
 WEIGHTS = {".json", ".safetensors", ".jinja", ".model"}
@@ -56,7 +56,7 @@ def run_parts(run: Run) -> dict[str, str]:
     """What determines the run, each part hashed: compare two to see why a run was not taken from the cache.
 
     Raises:
-        rlkit.digest.Unhashable: something in it has no content to hash.
+        rlkit.runs.digest.Unhashable: something in it has no content to hash.
         ValueError: unknown method, preset or task.
     """
     from rlkit.tasks.base import get_task
@@ -80,7 +80,7 @@ def run_parts(run: Run) -> dict[str, str]:
 
 def run_sources(method: Method) -> dict[str, str]:
     """Hashes of the files that every run of this method executes, by module: trainer, evaluation, the method's file."""
-    return sources("rlkit.trainers.factory", "rlkit.training", *_files_of(method))
+    return sources("rlkit.trainers.factory", "rlkit.runs.training", *_files_of(method))
 
 
 def _files_of(method: Method) -> list[str]:

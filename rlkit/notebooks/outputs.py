@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
-from rlkit.notebook_kernel import NotebookError
+from rlkit.notebooks.kernel import NotebookError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -129,7 +129,7 @@ def write_summary(outcomes: Sequence[Outcome], code: int) -> Path:
 
     `drift` is the distance between the two estimates in units of half the committed interval's width.
     """
-    from rlkit.store import write_atomic
+    from rlkit.files import write_atomic
 
     path = paths.build() / "summary.json"
     content = {"exit": code, "notebooks": {outcome.slug: _summary(outcome) for outcome in outcomes}}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from rlkit.runs import Arm
-    from rlkit.store import Entry
+    from rlkit.runs.store import Entry
 
 COLUMNS = ["arm", "seed", "step", "metric", "value", "source"]
 
@@ -140,8 +140,8 @@ class Runs:
                 raise ValueError(f"There is no arm {label!r}. {near(label, self.labels)}")
         if not self.comparable(a, b):
             raise ValueError(f"Of {a!r} and {b!r} one was trained just now and the other recorded: they are no pair.")
-        parts = [self._metric(metric).pipe(lambda f, label=label: f[f["arm"] == label]) for label in (a, b)]
-        left, right = ({seed: rows for seed, rows in part.groupby("seed")} for part in parts)
+        part = self._metric(metric)
+        left, right = (dict(list(part[part["arm"] == label].groupby("seed"))) for label in (a, b))
         seeds = [seed for seed in left if seed in right]
         if not seeds:
             raise ValueError(f"Arms {a!r} and {b!r} have no seed in common.")

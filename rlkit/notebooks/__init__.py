@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
 from rlkit.method import near
-from rlkit.notebook_kernel import Job, NotebookError, execute, kill_kernels
-from rlkit.notebook_outputs import changes, claims_in, expected, same_bytes, stamps, verify
-from rlkit.notebook_parameters import Parameter, ParameterError, coerce, read_parameters, tags
-from rlkit.notebook_progress import Watch
+from rlkit.notebooks.kernel import Job, NotebookError, execute, kill_kernels
+from rlkit.notebooks.outputs import changes, claims_in, expected, same_bytes, stamps, verify
+from rlkit.notebooks.parameters import Parameter, ParameterError, coerce, read_parameters, tags
+from rlkit.notebooks.progress import Watch
 from rlkit.presets import get_preset
 
 if TYPE_CHECKING:

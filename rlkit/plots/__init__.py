@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
-from rlkit.pictures import HEIGHT, save, style
-from rlkit.plot_style import (
+from rlkit.plots.pictures import HEIGHT, save, style
+from rlkit.plots.shared import (
     LABELS,
     PALETTE,
     caption,

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from rlkit.pictures import HEIGHT, WIDTH, Picture, style
+from rlkit.plots.pictures import HEIGHT, WIDTH, Picture, style
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,186 @@
+"""Speed and rightness of the grader beside math-verify and TRL's accuracy reward.
+
+python benchmarks/grading.py            print the tables
+python benchmarks/grading.py --write    and put them into benchmarks/README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import logging
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+from rlkit.grading import grade, grade_batch
+
+HERE = Path(__file__).resolve().parent
+BEGIN, END = "<!-- grading:begin -->", "<!-- grading:end -->"
+FORMULAS = [
+    (r"\frac{3\sqrt{3}}{4}", r"\frac{3}{4}\sqrt{3}"),
+    (r"\left( 3, \frac{\pi}{2} \right)", r"(3, \pi/2)"),
+    ("x^3 + 3x - 6", "3x + x^3 - 6"),
+    (r"(-\infty,2) \cup (3,\infty)", r"(-\infty, 2)\cup(3, \infty)"),
+    (r"6 - 5i", "-5i + 6"),
+    (r"\frac{14}{3}", r"4\frac{2}{3}"),
+    (r"1+2\sqrt{3}", r"2\sqrt3 + 1"),
+    (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}", r"\begin{pmatrix}1\\2\end{pmatrix}"),
+    ("y = 2x + 3", "y=3+2x"),
+    (r"90^\circ", "90"),
+    (r"\text{Evelyn}", "Evelyn"),
+    ("p - q", "-q + p"),
+    (r"\$32,\!348", "32348"),
+    (r"50\%", "50"),
+    ("x < -3", "-3 > x"),
+    (r"\sqrt{51}", r"\sqrt{51}"),
+]
+WRONG = [
+    ("4210", "4210_7"), (r"10^{-20}", "0"), ("dog", "god"), ("x^2=-1", "x^2=-4"), (r"2\pi R", r"2\pi r"), ("3", r"3\sqrt{13}"),
+    (r"\sin 30", r"\sin 30^\circ"), ("x^2=9", "9"), ("5x", "x5y"), ("(1,2)", r"\{1,2\}"), (r"0.0000001", "0"), ("5m", "5"),
+]  # fmt: skip
+
+
+def typical(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Completions and golds as in training: 60 % word problems with numbers, 40 % formulas; half of the answers are wrong."""
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        right = rng.random() < 0.5
+        if rng.random() < 0.6:
+            gold = rng.randrange(20000)
+            said = gold if right else gold + rng.choice([-10, -1, 1, 7])
+            shown = rng.choice([f"{said}", f"{said:,}", rf"\${said}", f"{said}.00", f"{said} apples"])
+            rows.append(
+                (
+                    rf"First we add, then we halve: {said} * 2 / 2 = {said}. The answer is $\boxed{{{shown}}}$.",
+                    str(gold),
+                )
+            )
+        else:
+            answer, other = rng.choice(FORMULAS)
+            k = rng.randrange(2, 60)
+            said = other if right else f"{k} + {other}" if other[-1].isalnum() else f"{other[:-1]}{k}{other[-1]}"
+            rows.append((rf"We simplify and get \[ \boxed{{{said}}} \]", answer))
+    return rows
+
+
+def alone(rows: list[tuple[str, str]]) -> list[float]:
+    """math-verify as its documentation uses it, and as TRL calls it."""
+    from math_verify import parse, verify
+
+    return [float(verify(parse(f"${gold}$"), parse(text))) for text, gold in rows]
+
+
+def best_of(function: Any, rows: list[tuple[str, str]], times: int = 3) -> float:
+    """Seconds, best of several with new rows each time, so that no cache helps."""
+    found = []
+    for seed in range(1, times + 1):
+        fresh = typical(len(rows), seed)
+        started = time.perf_counter()
+        function(fresh)
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+def ours(rows: list[tuple[str, str]]) -> list[float | None]:
+    """The grader."""
+    return list(grade_batch([text for text, _ in rows], [gold for _, gold in rows]))
+
+
+def speed() -> list[tuple[str, str]]:
+    """Seconds for 1,000 answers."""
+    rows = typical(1000)
+    started = time.perf_counter()
+    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
+    first = time.perf_counter() - started
+    alone(rows[:50])
+    theirs, own = best_of(alone, rows), best_of(ours, rows)
+    table = [
+        ("1,000 typical answers, math-verify", f"{theirs:.2f} s"),
+        ("1,000 typical answers, rlkit", f"{own:.2f} s, {own / theirs:.2f} times"),
+        ("first formula (starts the workers)", f"{first:.2f} s"),
+    ]
+    started = time.perf_counter()
+    assert (
+        grade_batch([rf"\boxed{{{i}\sqrt{{2}}}}" for i in range(10000)], [rf"{i}\sqrt{{2}}" for i in range(10000)])
+        == [1.0] * 10000
+    )
+    return [*table, ("10,000 golds against themselves", f"{time.perf_counter() - started:.2f} s")]
+
+
+def hostile() -> list[tuple[str, str]]:
+    """The longest of the hostile answers of the tests."""
+    from tests.test_grading import HOSTILE
+
+    seconds = {}
+    for kind, text in HOSTILE.items():
+        started = time.perf_counter()
+        grade(rf"\boxed{{{text}}}", r"\sqrt{2}x")
+        seconds[kind] = time.perf_counter() - started
+    worst = max(seconds, key=lambda kind: seconds[kind])
+    return [(f"slowest of {len(seconds)} hostile answers ({worst})", f"{seconds[worst]:.2f} s")]
+
+
+def rightness() -> list[tuple[str, str]]:
+    """Wrong grades on the table of answers and on pairs that differ."""
+    from trl.rewards import accuracy_reward
+
+    path = HERE.parent / "tests" / "data" / "answers.csv"
+    with path.open(encoding="utf-8", newline="") as lines:
+        cases = [row for row in csv.DictReader(lines) if not row["expected"].startswith("policy")]
+    wanted = [float(row["expected"][0]) for row in cases]
+    theirs = [accuracy_reward([[{"content": row["completion"]}]], [row["gold"]])[0] for row in cases]
+    own = [grade(row["completion"], row["gold"]) for row in cases]
+    missed = [sum(a != b for a, b in zip(found, wanted, strict=True)) for found in (theirs, own)]
+    paid = [
+        sum(alone([(rf"\boxed{{{answer}}}", gold)])[0] for answer, gold in WRONG),
+        sum(grade(rf"\boxed{{{answer}}}", gold) or 0 for answer, gold in WRONG),
+    ]
+    return [
+        (f"wrong grades in a table of {len(cases)} answers, TRL's accuracy_reward", str(missed[0])),
+        (f"wrong grades in a table of {len(cases)} answers, rlkit", str(missed[1])),
+        (f"{len(WRONG)} wrong answers that get 1.0, math-verify", f"{paid[0]:.0f}"),
+        (f"{len(WRONG)} wrong answers that get 1.0, rlkit", f"{paid[1]:.0f}"),
+    ]
+
+
+def table(rows: list[tuple[str, str]]) -> str:
+    """As Markdown."""
+    return "\n".join(["| measured | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
+
+
+def write(text: str) -> None:
+    """Put the table between its two lines of benchmarks/README.md; everything else there stays."""
+    path = HERE / "README.md"
+    old = path.read_text(encoding="utf-8") if path.is_file() else "# Benchmarks\n"
+    block = f"{BEGIN}\n{text}\n{END}"
+    if BEGIN in old:
+        new = old[: old.index(BEGIN)] + block + old[old.index(END) + len(END) :]
+    else:
+        new = f"{old.rstrip()}\n\n## Grading\n\n{block}\n"
+    path.write_text(new, encoding="utf-8", newline="\n")
+
+
+def main() -> None:
+    """Measure, print and, if asked for, write."""
+    import sys
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    asked = parser.parse_args()
+    logging.getLogger("math_verify").setLevel(logging.ERROR)
+    sys.path.insert(0, str(HERE.parent))
+    from rlkit.machine import machine_class
+
+    where = ", ".join(str(value) for value in machine_class().values())
+    command = "python benchmarks/grading.py --write"
+    text = f"`{command}` on {where}; best of three.\n\n{table([*speed(), *hostile(), *rightness()])}"
+    print(text)
+    if asked.write:
+        write(text)
+
+
+if __name__ == "__main__":
+    main()
