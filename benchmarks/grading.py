@@ -11,8 +11,12 @@ import csv
 import logging
 import random
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from rlkit.grading import grade, grade_batch
 
@@ -37,13 +41,14 @@ FORMULAS = [
     (r"\sqrt{51}", r"\sqrt{51}"),
 ]
 WRONG = [
-    ("4210", "4210_7"), (r"10^{-20}", "0"), ("dog", "god"), ("x^2=-1", "x^2=-4"), (r"2\pi R", r"2\pi r"), ("3", r"3\sqrt{13}"),
-    (r"\sin 30", r"\sin 30^\circ"), ("x^2=9", "9"), ("5x", "x5y"), ("(1,2)", r"\{1,2\}"), (r"0.0000001", "0"), ("5m", "5"),
+    ("4210", "4210_7"), (r"10^{-20}", "0"), ("dog", "god"), ("x^2=-1", "x^2=-4"), (r"2\pi R", r"2\pi r"), ("5m", "5"),
+    (r"\sin 30", r"\sin 30^\circ"), ("x^2=9", "9"), ("5x", "x5y"), ("(1,2)", r"\{1,2\}"), (r"0.0000001", "0"),
+    ("3", r"3\sqrt{13}"),
 ]  # fmt: skip
 
 
 def typical(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Completions and golds as in training: 60 % word problems with numbers, 40 % formulas; half of the answers are wrong."""
+    """Completions and golds as in training: 60 % numbers, 40 % formulas of a few kinds; half the answers are wrong."""
     rng = random.Random(seed)
     rows = []
     for _ in range(count):
@@ -54,7 +59,7 @@ def typical(count: int, seed: int = 0) -> list[tuple[str, str]]:
             shown = rng.choice([f"{said}", f"{said:,}", rf"\${said}", f"{said}.00", f"{said} apples"])
             rows.append(
                 (
-                    rf"First we add, then we halve: {said} * 2 / 2 = {said}. The answer is $\boxed{{{shown}}}$.",
+                    rf"We add, then halve: {said} * 2 / 2 = {said}. It is $\boxed{{{shown}}}$.",
                     str(gold),
                 )
             )
@@ -73,15 +78,27 @@ def alone(rows: list[tuple[str, str]]) -> list[float]:
     return [float(verify(parse(f"${gold}$"), parse(text))) for text, gold in rows]
 
 
-def best_of(function: Any, rows: list[tuple[str, str]], times: int = 3) -> float:
-    """Seconds, best of several with new rows each time, so that no cache helps."""
-    found = []
-    for seed in range(1, times + 1):
-        fresh = typical(len(rows), seed)
-        started = time.perf_counter()
-        function(fresh)
-        found.append(time.perf_counter() - started)
-    return min(found)
+Cost = tuple[float, float]
+"""Seconds on the clock, and CPU seconds of this process and its workers."""
+
+
+def cost(function: Callable[[], Any]) -> Cost:
+    """What a call takes."""
+    clock, cpu = time.perf_counter(), used()
+    function()
+    return time.perf_counter() - clock, used() - cpu
+
+
+def used() -> float:
+    """CPU seconds so far."""
+    me = psutil.Process()
+    return sum(t.user + t.system for t in (p.cpu_times() for p in (me, *me.children(recursive=True))))
+
+
+def best_of(function: Callable[[list[tuple[str, str]]], Any], size: int, times: int = 3) -> Cost:
+    """The smallest of several costs, with new rows each time, so that no cache helps."""
+    costs = [cost(partial(function, typical(size, seed))) for seed in range(1, times + 1)]
+    return min(clock for clock, _ in costs), min(cpu for _, cpu in costs)
 
 
 def ours(rows: list[tuple[str, str]]) -> list[float | None]:
@@ -91,23 +108,27 @@ def ours(rows: list[tuple[str, str]]) -> list[float | None]:
 
 def speed() -> list[tuple[str, str]]:
     """Seconds for 1,000 answers."""
-    rows = typical(1000)
-    started = time.perf_counter()
-    grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}")
-    first = time.perf_counter() - started
-    alone(rows[:50])
-    theirs, own = best_of(alone, rows), best_of(ours, rows)
-    table = [
-        ("1,000 typical answers, math-verify", f"{theirs:.2f} s"),
-        ("1,000 typical answers, rlkit", f"{own:.2f} s, {own / theirs:.2f} times"),
-        ("first formula (starts the workers)", f"{first:.2f} s"),
+    first = cost(lambda: grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}"))
+    alone(typical(50))
+    golds = [rf"\frac{{{a}\sqrt{{{b}}}}}{{{c}}}" for a in range(1, 11) for b in range(11, 21) for c in range(21, 31)]
+    different = [(rf"\boxed{{{gold} + x - x}}", gold) for gold in golds]
+    many = [(rf"\boxed{{{i}\sqrt{{2}}}}", rf"{i}\sqrt{{2}}") for i in range(10000)]
+    theirs, own = best_of(alone, 1000), best_of(ours, 1000)
+    theirs_all, own_all = cost(lambda: alone(different)), cost(lambda: ours(different))
+    return [
+        ("1,000 typical answers, math-verify", told(theirs)),
+        ("1,000 typical answers, rlkit", told(own, theirs)),
+        ("1,000 different formulas, all right, math-verify", told(theirs_all)),
+        ("1,000 different formulas, all right, rlkit (2 workers)", told(own_all, theirs_all)),
+        ("first formula (starts the workers)", f"{first[0]:.2f} s"),
+        ("10,000 golds against themselves", f"{cost(lambda: ours(many))[0]:.2f} s"),
     ]
-    started = time.perf_counter()
-    assert (
-        grade_batch([rf"\boxed{{{i}\sqrt{{2}}}}" for i in range(10000)], [rf"{i}\sqrt{{2}}" for i in range(10000)])
-        == [1.0] * 10000
-    )
-    return [*table, ("10,000 golds against themselves", f"{time.perf_counter() - started:.2f} s")]
+
+
+def told(own: Cost, theirs: Cost | None = None) -> str:
+    """A cost as text, with its ratio to another."""
+    ratio = f": {own[0] / theirs[0]:.2f} times, {own[1] / theirs[1]:.2f} times the CPU time" if theirs else ""
+    return f"{own[0]:.2f} s, {own[1]:.2f} CPU s{ratio}"
 
 
 def hostile() -> list[tuple[str, str]]:

@@ -148,9 +148,10 @@ def squeezed(text: str) -> str:
 
 
 def words(text: str) -> str:
-    r"""An answer as words: `\text{Even}.` -> `even`, `(C)` -> `c`."""
+    r"""An answer as words: `\text{Even}.` -> `even`, `(C)` -> `c`. Mixed case is kept: `AbC` may name points."""
     plain = re.sub(r"\\text\s*", "", text).translate({ord(c): None for c in "{}$\\"})
-    plain = re.sub(r"\s+", " ", plain).strip().rstrip(".").strip().casefold()
+    plain = re.sub(r"\s+", " ", plain).strip().rstrip(".").strip()
+    plain = plain.casefold() if plain in (plain.upper(), plain.lower(), plain.title(), plain.capitalize()) else plain
     return plain[1:-1].strip() if re.fullmatch(r"\(\s*\w\s*\)", plain) else plain
 
 
@@ -177,6 +178,17 @@ def depth(text: str) -> int:
         deepest = max(deepest, level)
         level -= letter in ")]}"
     return deepest
+
+
+def balanced(text: str) -> bool:
+    """Whether each bracket of a formula is closed by its own kind."""
+    waiting = []
+    for match in _TOKEN.finditer(text):
+        if match[0] in _PAIRS:
+            waiting.append(_PAIRS[match[0]])
+        elif match[0] in _PAIRS.values() and (not waiting or waiting.pop() != match[0]):
+            return False
+    return not waiting
 
 
 def parts(text: str) -> Parts | None:

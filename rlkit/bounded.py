@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import itertools
 import multiprocessing
 import os
@@ -199,6 +200,8 @@ def _serve(
         "ignore", DeprecationWarning
     )  # Python warns of a fork beside threads; pebble's workers use none
     prepare()
+    gc.collect()
+    gc.freeze()  # workers are forks: a collection over what they share with the helper would copy all of it
     pool = _Pool(function, prepare, workers, megabytes, end)
     threading.Thread(target=_watch_memory, args=(megabytes,), daemon=True).start()
     while True:

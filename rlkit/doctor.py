@@ -82,7 +82,7 @@ def diagnose(
 
     Args:
         task: a task by name, a `Task` or a data set.
-        model: a base by name, a folder, a hub id or a model; default: the tiny base of the task's name, if there is one.
+        model: a base by name, a folder, a hub id or a model; default: the tiny base of the task's name, if any.
         rows: how many rows of each split are read.
         groups: prompts that the model is tried on.
         group_size: rollouts of each.
@@ -94,7 +94,7 @@ def diagnose(
         OSError: the data set or the model cannot be read.
     """
     if min(rows, groups) < 1 or group_size < 2:
-        raise ValueError(f"rows and groups start at 1, group_size at 2; not {rows}, {groups}, {group_size}")
+        raise ValueError(f"rows, groups start at 1, group_size at 2; not {rows}, {groups}, {group_size}.")
     from rlkit.doctor_data import data_checks
     from rlkit.doctor_model import form_checks, rollout_checks
 

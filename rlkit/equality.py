@@ -2,8 +2,8 @@ r"""When two written answers are the same: as text, as exact numbers, as lists, 
 
 The first law is that a wrong answer is never called right, so each step may only say yes when it is sure. math-verify
 alone is not: it drops what it cannot read (`4210_7` becomes 4210), rounds to six digits (1e-9 equals 0), ignores the
-order of letters (`dog` equals `god`) and of upper and lower case, and calls two equations without real solutions equal.
-Here it only sees formulas of known commands; its yes must be confirmed at several points to 30 digits.
+order and the case of letters (`dog` equals `god`), and calls two equations without real solutions equal. Here it only
+sees formulas in which every sign has one known meaning (`is_formula`), and `rlkit.algebra` confirms its yes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
 
-from rlkit.answers import DEEPEST, LONGEST, Parts, depth, parts, squeezed, tidy, without_brackets, words
+from rlkit.answers import DEEPEST, LONGEST, Parts, balanced, depth, parts, squeezed, tidy, without_brackets, words
 from rlkit.quantities import number, quantity
-
-if TYPE_CHECKING:
-    from sympy import Basic, Expr
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ def _same_single(left: str, right: str, policy: Policy, formulas: Formulas) -> b
     return any(formulas(*pair) for pair in ([(a, b)] if 1 in factors else []) + scaled)
 
 
-_COMMAND = re.compile(r"\\([A-Za-z]+)")
+COMMAND = re.compile(r"\\([A-Za-z]+)")
 _KNOWN = """
     frac sqrt pi cdot times div le ge lt gt ne neq infty binom lfloor rfloor lceil rceil lvert rvert vert begin end
     sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp
@@ -167,14 +162,16 @@ _ROOT = re.compile(r"(?<![A-Za-z\\])sqrt ?\(([^()]*)\)")
 _MATRIX = re.compile(r"\\(?:begin|end) ?\{[pbvBV]?matrix\}")
 # Two numbers with only a space between them, a base, a prime, three letters that may be a word or name points, and what
 # TeX and people read differently (`\frac123`).
-_UNSAFE = re.compile(r"[0-9] [0-9]|[0-9]\}? ?_|[A-Z]{2}|[A-Za-z]{3}|\*\*\*|! ?!")
+_UNSAFE = re.compile(r"(?<![_0-9])[0-9]+ [0-9]|[0-9]\}? ?_|[A-Z]{2}|[A-Za-z]{3}|\*\*\*|! ?!")
 _ODD_FRACTION = re.compile(r"\\frac ?[0-9] ?[0-9]{2}")
 # Too large to be an answer, and long to work out.
 _HUGE = re.compile(r"\^ ?\{? ?-? ?[0-9]{5}|[0-9]{4}\}? ?!|\^[^+\-=,&]*\^[^+\-=,&]*\^")
+# The parser drops what stands below a function that has no base: `\cot_7 x`.
+_BASED_FUNCTION = re.compile(r"\\(?:arc)?(?:sin|cos|tan|cot|sec|csc|ln|exp|sqrt|frac|binom)h? ?_")
 _LETTERS_ONLY = re.compile(r"[A-Za-z ]*[A-Za-z]{2}[A-Za-z ]*")
 
 
-def _formula(text: str) -> str:
+def plain_formula(text: str) -> str:
     """Plain function names as commands, thousands without commas, matrices out of the way of the other checks."""
     text = _ROOT.sub(r"\\sqrt{\1}", text)
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)
@@ -187,14 +184,19 @@ def is_formula(text: str) -> bool:
         return False
     if number(text) is not None:
         return True
-    plain = _MATRIX.sub(" ", _formula(text)).replace("\\\\", "|")
+    plain = _MATRIX.sub(" ", plain_formula(text)).replace("\\\\", "|")
     if not re.fullmatch(r"[A-Za-z0-9+\-*/^_=<>(){}\[\]|\\.,!& ]+", plain) or _LETTERS_ONLY.fullmatch(plain):
         return False
-    if _ODD_FRACTION.search(plain) or any(command not in _COMMANDS for command in _COMMAND.findall(plain)):
+    if _ODD_FRACTION.search(plain) or any(command not in _COMMANDS for command in COMMAND.findall(plain)):
         return False
-    if _HUGE.search(plain) or not re.search(r"[A-Za-z0-9]", plain):
+    if (
+        not balanced(plain)
+        or _HUGE.search(plain)
+        or _BASED_FUNCTION.search(plain)
+        or not re.search(r"[A-Za-z0-9]", plain)
+    ):
         return False
-    return not _UNSAFE.search(_COMMAND.sub("~", plain))
+    return not _UNSAFE.search(COMMAND.sub("~", plain))
 
 
 def is_mathematics(text: str) -> bool:
@@ -204,111 +206,3 @@ def is_mathematics(text: str) -> bool:
     if found:
         return all(is_mathematics(item) for item in found.items)
     return is_formula(without_brackets(quantity(text).body))
-
-
-# --- formulas: the part that may take long -------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=1024)
-def parse(text: str) -> Any:
-    """A formula as a SymPy object with exact numbers, or None where math-verify's parser cannot read it."""
-    from latex2sympy2_extended.latex2sympy2 import NormalizationConfig, latex2sympy, normalize_latex
-    from math_verify.grader import should_treat_as_complex
-    from sympy import Float, Rational
-
-    config = NormalizationConfig(basic_latex=True, units=False, malformed_operators=True, nits=False, boxed="none")
-    normal = normalize_latex(_formula(text), config)
-    try:
-        tree = latex2sympy(normal, is_real=not should_treat_as_complex(normal), normalization_config=None)
-        return tree.xreplace({f: Rational(str(f)) for f in tree.atoms(Float)})
-    except MemoryError:
-        raise
-    except Exception:  # the parser raises bare Exceptions; RecursionError and SymPy's own errors mean the same to us
-        return None
-
-
-def same_formula(candidate: str, gold: str) -> bool:
-    """Whether math-verify calls two formulas equal and an evaluation at several points confirms it."""
-    if _cases_differ(candidate, gold):
-        return False
-    ours, golds = parse(candidate), parse(gold)
-    if ours is None or golds is None:
-        return False
-    try:
-        return _same_trees(ours, golds)
-    except MemoryError:
-        raise
-    except Exception:  # SymPy gives up in many ways; an answer that cannot be confirmed is not right
-        return False
-
-
-def _same_trees(ours: Any, golds: Any) -> bool:
-    from math_verify import verify
-    from sympy import And
-    from sympy.core.relational import Relational
-
-    if isinstance(ours, Relational | And) or isinstance(golds, Relational | And):
-        return _same_relation(ours, golds)
-    # Points first: most wrong answers end here, long before anything is simplified.
-    return _agree(ours, golds) and bool(verify(golds, ours, timeout_seconds=None))
-
-
-def _cases_differ(candidate: str, gold: str) -> bool:
-    """The parser reads `R` as `r`: two answers must not rely on that, and one must not use both."""
-    found = [set(re.findall(r"[A-Za-z]", _COMMAND.sub(" ", _formula(text)))) for text in (candidate, gold)]
-    letters = found[0] | found[1]
-    return any(letter.swapcase() in letters for letter in letters)
-
-
-def _agree(a: Any, b: Any) -> bool:
-    """Whether two formulas have the same value to 30 digits at each of several points where both have one."""
-    from sympy import Expr, MatrixBase
-
-    if isinstance(a, MatrixBase) and isinstance(b, MatrixBase):
-        return a.shape == b.shape and all(_agree(x, y) for x, y in zip(a, b, strict=True))
-    if not isinstance(a, Expr) or not isinstance(b, Expr):
-        return bool(a == b)
-    if a == b:
-        return True
-    verdicts = [_close(x, y) for x, y in _values(a, b)]
-    return bool(verdicts) and all(verdicts)
-
-
-def _values(a: Expr, b: Expr) -> list[tuple[Any, Any]]:
-    """Values of both at fixed rational points, 50 digits each; points where one of them has none are left out."""
-    from sympy import Rational
-
-    symbols: list[Basic] = sorted(a.free_symbols | b.free_symbols, key=str)
-    found = []
-    for k in range(3 if symbols else 1):
-        point = {s: Rational(7 * i + 11 * k + 5, 3 * i + 2 * k + 4) for i, s in enumerate(symbols)}
-        pair = tuple(side.subs(point).doit().evalf(50) for side in (a, b))
-        if all(value.is_number and value.is_finite for value in pair):
-            found.append(pair)
-    return found
-
-
-def _close(x: Any, y: Any) -> bool:
-    return bool(abs(x - y) <= max(abs(x), abs(y)) * 10**-30)
-
-
-def _same_relation(a: Any, b: Any) -> bool:
-    """Whether two equations or inequalities are one: one difference of sides is a constant times the other."""
-    from sympy import And, Eq, Ne, simplify
-    from sympy.core.relational import Relational
-
-    if isinstance(a, And) and isinstance(b, And):
-        left, right = (getattr(side, "_unsorted_args", side.args) for side in (a, b))
-        return len(left) == len(right) and all(_same_relation(x, y) for x, y in zip(left, right, strict=True))
-    if not isinstance(a, Relational) or not isinstance(b, Relational):
-        return False
-    try:
-        ratio = simplify((a.lhs - a.rhs) / (b.lhs - b.rhs))
-    except TypeError:  # a set on one side
-        return bool(a == b)
-    if not ratio.is_number or not ratio.is_finite or ratio.is_zero is not False:
-        return False
-    if isinstance(a, Eq | Ne):
-        return type(a) is type(b)
-    same_way = type(a) is type(b) and ratio.is_positive
-    return bool(same_way or (type(a) is type(b.reversed) and ratio.is_negative))

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from rlkit.algebra import same_formula
 from rlkit.answers import marked, said, tidy, words
 from rlkit.bounded import Bounded
-from rlkit.equality import NeedsAlgebra, Policy, is_formula, is_mathematics, same, same_formula
+from rlkit.equality import NeedsAlgebra, Policy, is_formula, is_mathematics, same
 from rlkit.tasks.base import text_of
 
 SECONDS = 1.0

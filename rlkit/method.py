@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlkit import combine as combining
+
 if TYPE_CHECKING:
     import torch
 
@@ -24,12 +26,20 @@ def near(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Known: {', '.join(sorted(known))}."
 
 
+def _not_logged(name: str, value: float) -> None:
+    """What `Context.log` is where nobody trains."""
+
+
 @dataclass(frozen=True)
 class Context:
     """What a seam's function may look at. Letters: N prompts, G rollouts each, B = N*G rows, T completion tokens.
 
-    At generation time it is global (the rollouts of all ranks, in prompt order); at loss time it is one micro-batch.
-    Fields that do not exist at that time are None.
+    At generation time it is global (the rollouts of all ranks, in prompt order), in `rollout` it is this rank's; at
+    loss time it is one micro-batch, for a pooled method the accumulation window of all ranks. Fields that do not exist
+    at that time are None.
+
+    With groups of different sizes G is the largest, and `valid` says where there is a rollout. What has B entries has
+    them in the order of `tensor[valid]`.
     """
 
     step: int = 0
@@ -40,9 +50,15 @@ class Context:
     """The run's seed: a function that draws numbers seeds a generator of its own from `seed` and `step`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """The method's options, defaults filled in."""
+    log: Callable[[str, float], None] = field(default=_not_logged, repr=False, compare=False)
+    """`log(name, value)`: a metric of one's own, averaged over a logging step and over ranks; NaN is left out."""
 
+    group_size: int = 0
+    """Before and at generation: rollouts a prompt, where no sampler says otherwise."""
+    groups: Sequence[int] = ()
+    """Generation time: for each of B rows the number of its prompt."""
     columns: Mapping[str, list[Any]] = field(default_factory=dict)
-    """Generation time: each dataset column as a list of B values."""
+    """Generation time: each dataset column, and what a rollout hook put beside its rollouts, as a list of B values."""
     rewards: torch.Tensor | None = None
     """(N, G) weighted sum of the reward functions; NaN where no function could score the rollout."""
     rewards_per_func: torch.Tensor | None = None
@@ -57,17 +73,18 @@ class Context:
     """B completions as token ids."""
 
     logps: torch.Tensor | None = None
-    """(B, T) log-probs (nats) of the sampled tokens under the current policy."""
+    """(B, T) log-probs (nats) of the sampled tokens under the current policy; at generation time under the policy that
+    drew them, for a method with `needs={"logps"}`."""
     old_logps: torch.Tensor | None = None
     """(B, T) log-probs (nats) under the policy that drew the tokens."""
     entropies: torch.Tensor | None = None
-    """(B, T) entropy (nats) of the policy at each position."""
+    """(B, T) entropy (nats) of the policy at each position; there where `logps` is."""
     advantages: torch.Tensor | None = None
     """(B, T) advantages, already spread over tokens."""
     mask: torch.Tensor | None = None
     """(B, T) 1 where a token counts in the loss."""
     extras: Mapping[str, Any] = field(default_factory=dict)
-    """Loss time: every tensor of the micro-batch."""
+    """Loss time: every tensor of the micro-batch; numbers of rollout rows (`age`) are (B,)."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +114,49 @@ class Method:
 
     data: Callable[..., Any] | None = None
     """`(dataset, trainer) -> dataset`, once, when the trainer exists."""
+    sampler: Callable[..., Any] | None = None
+    """`(ctx, dataset, rows) -> [(row, g), ...]` before generation: which prompts, and how many rollouts of each.
+    `rows` are the next prompts in TRL's order, one dict each; `[(row, ctx.group_size) for row in rows]` is stock. Rows
+    may be edited. The sum of g stays `len(rows) * ctx.group_size`."""
+    rollout: Callable[..., Any] | None = None
+    """`(ctx, rows, trainer) -> one dict a row` in place of generation, with `prompt_ids` (trained under) and
+    `completion_ids` (the end token included). `rows` are this rank's, whole groups; `trainer.generate_rows(rows)` is
+    stock. A row may have `sample_prompt_ids` (the prompt that it was drawn under: log-probs are scored under it) and
+    `old_logps` (a number a completion token, in place of scoring). Anything else becomes a column, and numbers (`age`)
+    reach `ctx.extras`; it has to be in every row."""
     reward: Any = None
-    """A reward function in TRL's signature, or the name of one of the task's; replaces the task's default."""
+    """A reward function in TRL's signature, or the name of one of the task's; replaces the task's default. It is called
+    with the rows of all ranks, and with the keywords `options` (the method's) and `learn`: False in evaluation, `grade`
+    and `collect`, where a reward with memory must not learn."""
     advantage: Callable[[Context], Any] | None = None
-    """`(ctx) -> A (N, G)` or `(A, keep)`, keep (N, G) bool: rows that are False leave the batch."""
+    """`(ctx) -> A (N, G)` or `(A, keep)`, keep (N, G) bool: rows that are False leave the batch. A may be (B, T), or
+    None for the trainer's own."""
+    batch: Callable[..., Any] | None = None
+    """`(trainer, batch) -> batch` after the advantage: this rank's rows, advantages frozen; rows may join or leave.
+    Their number stays a multiple of `steps_per_generation`."""
     token_weight: Callable[[Context], Any] | None = None
     """`(ctx) -> W (B, T) >= 0`, times the advantage; the denominators stay."""
+    surrogate: Callable[[Context], Any] | None = None
+    """`(ctx) -> objective (B, T)` to be maximised, differentiable in `ctx.logps`, in place of TRL's clipped ratio; with
+    `loss_type` grpo, bnpo, dr_grpo or dapo. TRL's clip metrics are not logged then: log one's own."""
+    divergence: Callable[..., Any] | None = None
+    """Distillation: `(student_logits (R, V), teacher_logits (R, V), ctx) -> loss (R,)`."""
     callbacks: tuple[Callable[..., Any], ...] = ()
-    """Factories `(trainer) -> TrainerCallback`."""
+    """Factories `(trainer) -> TrainerCallback`, or an object with some of its `on_...` methods."""
     state: tuple[Any, ...] = ()
     """Objects with `state_dict` and `load_state_dict`, saved with every checkpoint."""
+    needs: frozenset[str] = frozenset()
+    """`{"logps"}`: rollouts are scored under the policy that drew them (one more forward). Rewards get the columns
+    `logps` and `entropies`, a 1-D tensor a row; `advantage` gets them as (B, T); they are `old_logps` in the loss."""
+    pooled: bool = False
+    """`token_weight` and `surrogate` have statistics over rows: they are called once an optimiser step, on the whole
+    accumulation window of all ranks (one more forward), so that the result does not depend on accumulation."""
 
     def __post_init__(self) -> None:
         if self.trainer not in {"rlvr", "distill"}:
             raise ValueError(f"Method {self.name!r}: trainer is 'rlvr' or 'distill', not {self.trainer!r}.")
+        if not set(self.needs) <= {"logps"}:
+            raise ValueError(f"Method {self.name!r}: needs can hold 'logps', not {set(self.needs)}.")
         for thing in self.state:
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
                 raise TypeError(f"Method {self.name!r}: state {thing!r} needs state_dict() and load_state_dict().")
@@ -121,6 +167,18 @@ class Method:
             if name not in self.options:
                 raise ValueError(f"Method {self.name!r} has no option {name!r}. {near(name, list(self.options))}")
         return dataclasses.replace(self, options={**self.options, **options})
+
+    @staticmethod
+    def combine(*methods: str | Method, name: str = "") -> Method:
+        """One method from several that set different seams; the name `"mc_grpo+replay"` means the same.
+
+        Options and TRL options of all are joined. Where the options of the others turn them off, it equals the first.
+
+        Raises:
+            ValueError: two set one seam, or say different things about one option.
+
+        """
+        return Method(**combining.fields([get_method(method) for method in methods], name))
 
 
 class Catalog:
@@ -168,5 +226,10 @@ def catalog() -> Catalog:
 
 
 def get_method(method: str | Method) -> Method:
-    """A method by name, or the method itself."""
-    return method if isinstance(method, Method) else catalog()[method]
+    """A method by name, the method itself, or several combined: `"mc_grpo+replay"`."""
+    if isinstance(method, Method):
+        return method
+    known = catalog()
+    if method in known or combining.JOIN not in method:
+        return known[method]
+    return Method.combine(*(known[part.strip()] for part in method.split(combining.JOIN)), name=method)

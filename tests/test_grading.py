@@ -135,6 +135,7 @@ def test_formulas_are_right_exactly_where_their_values_agree(one, other):
         (r"\boxed{(3,\pi/2)}", r"\left( 3, \frac{\pi}{2} \right)"),
         (r"\boxed{\begin{pmatrix}1\\2\end{pmatrix}}", r"\begin{pmatrix} 1 \\ \frac42 \end{pmatrix}"),
         (r"\boxed{120}", "5!"),
+        (r"\boxed{3}", r"\log_2 8"),
         (r"\boxed{0.\overline{3}}", r"\frac13"),
         (r"\boxed{\text{(C)}}", "C"),
         (r"\boxed{Even.}", r"\text{even}"),
@@ -198,6 +199,10 @@ def test_right(answer, gold):
         (r"\boxed{2 3}", "5"),
         (r"\boxed{5'}", "5"),
         (r"\boxed{.3:2}", "3:2"),
+        (r"\boxed{\cot_7 x}", r"\cot x"),
+        (r"\boxed{\{\log_2 5}", r"\log_2 5"),
+        (r"\boxed{\log_5 2}", r"\log_2 5"),
+        (r"\boxed{AbC}", "ABC"),
         (r"\boxed{even}", "odd"),
         (r"\boxed{2}", "even"),
         (r"\boxed{__import__('os')}", "0"),
@@ -264,10 +269,8 @@ def test_a_long_answer_is_compared_as_text():
 def test_a_hostile_answer_ends_in_two_seconds(kind):
     grade(*ROOT)  # the workers are there
     started = time.perf_counter()
-    for gold in ("5", r"\sqrt{2}x"):
-        assert grade(rf"\boxed{{{HOSTILE[kind]}}}", gold) == 0.0
-        assert time.perf_counter() - started < 2.0
-        started = time.perf_counter()
+    assert grade(rf"\boxed{{{HOSTILE[kind]}}}", r"\sqrt{2}x") == 0.0
+    assert time.perf_counter() - started < 2.0
 
 
 def test_a_hostile_answer_is_counted_and_the_others_are_not_harmed():

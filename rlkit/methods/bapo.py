@@ -18,9 +18,12 @@ first bounds.
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor
 
-from rlkit.methods.gspo import clipped
+from rlkit.method import Context, Method
+from rlkit.methods.gspo import clipped, loss_time
 
 ROUNDING = 1e-6
 """A share this far under the target is at it: sums of 32-bit ratios are no more exact."""
@@ -87,3 +90,28 @@ def dual_clipped(ratio: Tensor, advantages: Tensor, low: float, high: float, dua
     """PPO's objective with bounds of the ratio; for A < 0 never below dual * A. (B, T) each."""
     objective = clipped(ratio, advantages, low, high)
     return objective.where(advantages >= 0, objective.maximum(dual * advantages))
+
+
+def objective(ctx: Context) -> Tensor:
+    """The `surrogate` hook."""
+    log_ratio, A, mask = loss_time(ctx)
+    o = ctx.options
+    ratio = log_ratio.clamp(-20, 20).exp()
+    rho = ratio.detach()
+    low, high = adaptive_bounds(rho, A, mask, **{name: o[name] for name in SEARCH})
+    shares = (share(rho, A, mask, low, high) for share in (positive_share, gradient_share))
+    for name, value in zip(("low", "high", "share", "gradient_share"), (low, high, *shares), strict=True):
+        ctx.log(f"bapo/{name}", value)
+    return dual_clipped(ratio, A, low, high, o["dual"])
+
+
+BAPO = Method(
+    "bapo",
+    summary="clip bounds chosen for each batch so that positive tokens keep their share",
+    paper="2510.18927",
+    parent="grpo",
+    options={**SEARCH, "dual": 3.0},
+    reduces_to={"target": 0.0, "low": (0.8, 0.8), "high": (1.2, 1.2), "dual": math.inf},
+    surrogate=objective,
+    pooled=True,
+)

@@ -22,6 +22,9 @@ import math
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+from rlkit.methods.grpo import standardized
+
 
 def max_variance_subset(values: Tensor, k: int) -> Tensor:
     """The `k` values with the largest (population) variance: some of the lowest and some of the highest.
@@ -95,3 +98,29 @@ def scheduled(shares: tuple[float, float], step: int, max_steps: int) -> float:
     """The share at `step`: linear from the first to the last step of the run."""
     first, last = shares
     return first + (last - first) * min(1.0, step / max(1, max_steps - 1))
+
+
+def _advantage(ctx: Context) -> tuple[Tensor, Tensor]:
+    assert ctx.rewards is not None
+    A = standardized(ctx.rewards)
+    within, across = (scheduled(ctx.options[name], ctx.step, ctx.max_steps) for name in ("within", "across"))
+    return A, keep_rows(A, within, across)
+
+
+def _token_weight(ctx: Context) -> Tensor:
+    assert ctx.advantages is not None and ctx.entropies is not None and ctx.mask is not None
+    share = scheduled(ctx.options["tokens"], ctx.step, ctx.max_steps)
+    return top_tokens(ctx.advantages.abs() * ctx.entropies, ctx.mask, share)
+
+
+D3S = Method(
+    "d3s",
+    summary="fewer rows by advantage variance, fewer tokens by |A| times entropy, on a schedule",
+    paper="2509.22115",
+    parent="grpo",
+    options={"within": (0.5, 1.0), "across": (0.5, 1.0), "tokens": (0.1, 1.0)},
+    reduces_to={"within": (1.0, 1.0), "across": (1.0, 1.0), "tokens": (1.0, 1.0)},
+    advantage=_advantage,
+    token_weight=_token_weight,
+    pooled=True,
+)

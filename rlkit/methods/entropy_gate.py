@@ -22,6 +22,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+
 
 def top_entropy(entropies: Tensor, mask: Tensor, share: float = 0.2) -> Tensor:
     """Which tokens are unsure: (B, T) bool, entropy at or above the quantile 1 - share of the tokens in the mask.
@@ -64,3 +66,45 @@ def entropy_gate(
         raise ValueError(f"low is a number or 'p(1-p)', not {low!r}.")
     below = attenuation(logps) if isinstance(low, str) else torch.full_like(logps, low)
     return below.where(~top_entropy(entropies, mask, share), torch.ones_like(below))
+
+
+def mean_weight(weight: Tensor, mask: Tensor) -> float:
+    """Mean weight of the tokens in the mask, both (B, T): the share of the update that a gate leaves."""
+    return float((weight * mask).sum() / mask.sum().clamp(min=1))
+
+
+def _top_entropy(ctx: Context) -> Tensor:
+    assert ctx.entropies is not None and ctx.mask is not None
+    weight = top_entropy(ctx.entropies, ctx.mask, ctx.options["share"]).float()
+    ctx.log("gate/weight", mean_weight(weight, ctx.mask))
+    return weight
+
+
+def _egspo(ctx: Context) -> Tensor:
+    assert ctx.entropies is not None and ctx.logps is not None and ctx.mask is not None
+    weight = entropy_gate(ctx.entropies, ctx.logps, ctx.mask, ctx.options["share"], ctx.options["low"])
+    ctx.log("gate/weight", mean_weight(weight, ctx.mask))
+    return weight
+
+
+TOP_ENTROPY = Method(
+    "top_entropy",
+    summary="only the tokens with the highest entropy are trained",
+    paper="2506.01939",
+    parent="grpo",
+    options={"share": 0.2},
+    reduces_to={"share": 1.0},
+    token_weight=_top_entropy,
+    pooled=True,
+)
+
+EGSPO = Method(
+    "egspo",
+    summary="full updates at tokens of high entropy, attenuated ones elsewhere",
+    paper="2602.03309",
+    parent="grpo",
+    options={"share": 0.2, "low": "p(1-p)"},
+    reduces_to={"low": 1.0},
+    token_weight=_egspo,
+    pooled=True,
+)

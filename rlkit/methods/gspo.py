@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from rlkit.method import Context
+from rlkit.method import Context, Method
 
 
 def clipped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
@@ -37,3 +37,25 @@ def loss_time(ctx: Context) -> tuple[Tensor, Tensor, Tensor]:
 def sequence_ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:
     """The exponential of a row's mean log ratio over its tokens. (B, T) -> (B, 1); 1 for a row without a token."""
     return ((log_ratio * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)).exp()
+
+
+def objective(ctx: Context) -> Tensor:
+    """The `surrogate` hook: every token of a completion gets the completion's objective."""
+    log_ratio, A, mask = loss_time(ctx)
+    o = ctx.options
+    if o["level"] not in ("sequence", "token"):
+        raise ValueError(f"level is 'sequence' or 'token', not {o['level']!r}.")
+    ratio = sequence_ratio(log_ratio, mask) if o["level"] == "sequence" else log_ratio.exp()
+    return clipped(ratio.expand_as(A), A, 1 - o["epsilon"], 1 + o["epsilon_high"])
+
+
+GSPO = Method(
+    "gspo",
+    summary="one importance ratio a completion",
+    paper="2507.18071",
+    parent="grpo",
+    config={"loss_type": "grpo"},
+    options={"level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
+    reduces_to={"level": "token", "epsilon": 0.2, "epsilon_high": 0.2, "loss_type": "dapo"},
+    surrogate=objective,
+)

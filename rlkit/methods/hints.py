@@ -22,6 +22,8 @@ from typing import Any
 
 from torch import Tensor
 
+from rlkit.method import Context, Method
+
 
 def worked_solution(row: Mapping[str, Any]) -> str:
     """A right solution of a data-set row: its column `solution`, else `steps` and `gold` with `#` between them.
@@ -61,3 +63,38 @@ def failed(rewards: Sequence[float], groups: Sequence[int], right_at: float) -> 
 def useful(p: Tensor, size: int) -> Tensor:
     """How often a group has both right and wrong rollouts at success rate p: 1 - (1 - p)^G - p^G. Any shape."""
     return 1 - (1 - p) ** size - p**size
+
+
+def hinted_rows(rows: Sequence[Any], share: float, trainer: Any) -> list[dict[str, Any]]:
+    """One rollout of each row under its prompt with the first `share` of its solution behind it, and that `hint`."""
+    hints = [start_of(worked_solution(row), share) for row in rows]
+    asked = [{**row, "prompt": with_hint(row["prompt"], hint)} for row, hint in zip(rows, hints, strict=True)]
+    return [{**got, "hint": hint} for got, hint in zip(trainer.generate_rows(asked), hints, strict=True)]
+
+
+def sage_rollout(ctx: Context, rows: Sequence[Any], trainer: Any) -> list[dict[str, Any]]:
+    """Each group at the first level of hints at which one of its rollouts is right; the hint stays in the prompt."""
+    o, levels = ctx.options, ctx.options["levels"]
+    out = [{**got, "level": 0} for got in trainer.generate_rows(rows)]
+    for level in range(1, levels + 1):
+        again = failed(trainer.grade(rows, [got["completion_ids"] for got in out]), ctx.groups, o["right_at"])
+        if not trainer.anywhere(bool(again)):  # grading is done by all ranks together
+            break
+        drawn = hinted_rows([rows[i] for i in again], level / (levels + 1), trainer)
+        for i, got in zip(again, drawn, strict=True):
+            del got["hint"]
+            out[i] = {**got, "level": level}
+    ctx.log("sage/level", sum(got["level"] for got in out) / len(out))
+    return out
+
+
+SAGE = Method(
+    "sage",
+    summary="groups that fail are drawn again with a growing hint, which stays in the prompt",
+    paper="2602.03143",
+    parent="grpo",
+    config={"epsilon_high": 0.28},
+    options={"levels": 3, "right_at": 1.0},
+    reduces_to={"levels": 0, "epsilon_high": 0.2},
+    rollout=sage_rollout,
+)

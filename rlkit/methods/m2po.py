@@ -23,6 +23,9 @@ import math
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+from rlkit.methods.gspo import clipped, loss_time
+
 
 def drifting(log_ratio: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     """H: the tokens (B, T) bool whose update moves pi further from pi_old. All arguments (B, T)."""
@@ -80,3 +83,35 @@ def cap(squares: Tensor, tau: float = 0.04, exact: bool = False) -> float:
         return math.sqrt(float(c[c <= x][0]))
     fits = smaller + x * rest <= tau * n
     return math.sqrt(float(x[fits].max())) if fits.any() else 0.0
+
+
+def objective(ctx: Context) -> Tensor:
+    """The `surrogate` hook."""
+    log_ratio, A, mask = loss_time(ctx)
+    ratio, d, o = log_ratio.exp(), log_ratio.detach(), ctx.options
+    harmful = drifting(d, A, mask)
+    if o["rule"] == "clip":
+        return clipped(ratio, A, 1 - o["epsilon"], 1 + o["epsilon"])
+    if o["rule"] == "mask":
+        trusted = trusted_tokens(d, A, mask, o["tau"])
+    elif o["rule"] in ("release", "exact"):
+        c = cap(d[harmful].square(), o["tau"], o["rule"] == "exact")
+        trusted = ~harmful | (d.abs() <= c)
+    else:
+        raise ValueError(f"rule is 'mask', 'release', 'exact' or 'clip', not {o['rule']!r}.")
+    ctx.log("m2po/second_moment", second_moment(d, harmful))
+    ctx.log("m2po/second_moment_kept", second_moment(d, harmful & trusted))
+    ctx.log("m2po/masked", float((~trusted).sum() / mask.sum().clamp(min=1)))
+    return ratio * A * trusted
+
+
+M2PO = Method(
+    "m2po",
+    summary="the fewest stale tokens are masked that bring the second moment of the log ratio under tau",
+    paper="2510.01161",
+    parent="grpo",
+    options={"rule": "mask", "tau": 0.04, "epsilon": 0.2},
+    reduces_to={"rule": "clip"},
+    surrogate=objective,
+    pooled=True,
+)

@@ -21,6 +21,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+from rlkit.methods.gspo import clipped, loss_time
+
 
 def smallest_before(ratio: Tensor, mask: Tensor) -> Tensor:
     """Min over i < t of rho_i, and 1 for the first token; tokens outside the mask do not count.
@@ -46,3 +49,30 @@ def prefix_weight(
     if epsilon is None:
         return ratio * smallest
     return ratio.clamp(1 - epsilon, 1 + (epsilon if epsilon_high is None else epsilon_high)) * smallest.clamp(max=1.0)
+
+
+def objective(ctx: Context) -> Tensor:
+    """The `surrogate` hook."""
+    log_ratio, A, mask = loss_time(ctx)
+    assert ctx.logps is not None
+    rule, epsilon, high = (ctx.options[name] for name in ("rule", "epsilon", "epsilon_high"))
+    ratio = log_ratio.exp()
+    if rule == "token":
+        return clipped(ratio, A, 1 - epsilon, 1 + high)
+    if rule not in ("capped", "product"):
+        raise ValueError(f"rule is 'capped', 'product' or 'token', not {rule!r}.")
+    bounds = (epsilon, high) if rule == "capped" else (None, None)
+    weight = prefix_weight(ratio.detach(), mask, *bounds)
+    ctx.log("minpro/largest", float((weight * mask).max()))
+    return weight * A * ctx.logps
+
+
+MINPRO = Method(
+    "minpro",
+    summary="a stale token is weighted with the smallest ratio before it, not with their product",
+    paper="2601.22718",
+    parent="grpo",
+    options={"rule": "capped", "epsilon": 0.2, "epsilon_high": 0.2},
+    reduces_to={"rule": "token"},
+    surrogate=objective,
+)

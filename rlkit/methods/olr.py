@@ -25,6 +25,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rlkit.method import Method
+
 OPTIONS = {"refine": True, "start": 4, "slope": 0.05}
 Visit = tuple[str | None, float]
 """Majority answer and its share of the rollouts."""
@@ -101,3 +103,17 @@ class Labels:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave."""
         self.history = {key: list(visits) for key, visits in state["history"].items()}
+
+
+_labels = Labels()
+
+OLR = Method(
+    "olr",
+    summary="a label is replaced where the policy's majority is stable and growing",
+    paper="2604.03993",
+    parent="grpo",
+    options=OPTIONS,
+    reduces_to={"refine": False},
+    reward=_labels,
+    state=(_labels,),
+)

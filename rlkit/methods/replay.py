@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from rlkit.method import Method
+
 PROMPT = ("prompt_ids", "prompt_mask")
 Row = dict[str, Tensor]
 
@@ -74,6 +76,7 @@ class Buffer:
         drawn = [self.rows[i] for i in draw(len(self.rows), o["repeat"] * len(fresh), seed)]
         out = join([*drawn, *silent * o["repeat"]], batch, trainer.processing_class.pad_token_id)
         out["age"] = step - out.pop("born")
+        trainer.log_value("replay/age", float(out["age"][out["counted"]].float().mean()))
         return out
 
     def state_dict(self) -> dict[str, Any]:
@@ -83,3 +86,18 @@ class Buffer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave."""
         self.rows = list(state["rows"])
+
+
+_buffer = Buffer()
+
+REPLAY = Method(
+    "replay",
+    summary="batches drawn uniformly from the last rollouts",
+    paper="2604.08706",
+    parent="grpo",
+    options={"buffer": 256, "repeat": 1},
+    reduces_to={"buffer": 0},
+    batch=_buffer.batch,
+    state=(_buffer,),
+    needs=frozenset({"logps"}),
+)

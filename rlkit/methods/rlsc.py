@@ -23,6 +23,8 @@ from typing import Any
 
 from torch import Tensor
 
+from rlkit.method import Context, Method
+
 
 def confidence(completions: Sequence[Any], logps: Sequence[Tensor] | None = None, **columns: Any) -> list[float | None]:
     """Reward p_old(y | x), 0 to 1, from the log-probs (nats) of each completion's tokens; None where not known."""
@@ -34,3 +36,22 @@ def confidence(completions: Sequence[Any], logps: Sequence[Tensor] | None = None
 def sharpened(probabilities: Tensor, alpha: float = 0.1, use_confidence: bool = True) -> Tensor:
     """RLSC's weight p_old + alpha of each completion. (N, G) -> (N, G), NaN where p_old is."""
     return probabilities * float(use_confidence) + alpha
+
+
+def _advantage(ctx: Context) -> Tensor:
+    assert ctx.rewards is not None
+    return sharpened(ctx.rewards, ctx.options["alpha"], ctx.options["confidence"])
+
+
+RLSC = Method(
+    "rlsc",
+    summary="no verifier: the weight is the policy's own probability of the completion",
+    paper="2506.06395",
+    parent="dr_grpo",
+    no_reduction="it has no verifier and no baseline: reward and advantage are both replaced",
+    config={"loss_type": "dr_grpo", "scale_rewards": "none", "temperature": 0.5},
+    options={"alpha": 0.1, "confidence": True},
+    reward=confidence,
+    advantage=_advantage,
+    needs=frozenset({"logps"}),
+)

@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+
 COLUMN = "success"
 """Data-set column with p."""
 TRIVIAL, UNSOLVED = -1, 0
@@ -90,3 +92,31 @@ def measure_success(dataset: Any, trainer: Any) -> Any:
             f"On every prompt more than {o['trivial']} of the rollouts are right already: nothing is left."
         )
     return dataset.add_column(COLUMN, p.tolist())
+
+
+def plan(ctx: Context, dataset: Any, rows: list[Any]) -> list[tuple[Any, int]]:
+    """The `sampler` hook: prompts of the present phase in groups of its size, as many rollouts as ever."""
+    o, rollouts = ctx.options, len(rows) * ctx.group_size
+    if o["allocation"] == "off":
+        return [(row, ctx.group_size) for row in rows]
+    size = group_sizes(torch.tensor(dataset[COLUMN]), **{name: o[name] for name in PROFILE})
+    sizes = sorted(set(size[size > 0].tolist())) or [o["high"]]
+    phase, done = phase_of(ctx.step, ctx.max_steps, len(sizes))
+    group = o["group"] or sizes[phase]
+    if rollouts % group:
+        raise ValueError(f"sgpo: {rollouts} rollouts a step do not divide into groups of {group}.")
+    ctx.log("sgpo/group", float(group))
+    members, count = pool(size, sizes[phase], o["unsolved"], ctx.seed), rollouts // group
+    return [(dataset[i], group) for i in take(members, done * count, count, 31 * ctx.seed + phase)]
+
+
+SGPO = Method(
+    "sgpo",
+    summary="group size 1/p from a profile of the starting policy, easy prompts first",
+    paper="2606.08854",
+    parent="grpo",
+    options={**PROFILE, "allocation": "profile", "samples": 8, "unsolved": 0.1, "group": None, "right_at": 1.0},
+    reduces_to={"allocation": "off"},
+    data=measure_success,
+    sampler=plan,
+)

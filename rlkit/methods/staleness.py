@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlkit.method import Method
+
 
 def waiting(updates: int, accumulation: int, generate_every: int) -> int:
     """How many generation batches `updates` optimiser steps are.
@@ -63,3 +65,17 @@ class Queue:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave."""
         self.batches = list(state["batches"])
+
+
+_queue = Queue()
+
+STALE = Method(
+    "stale",
+    summary="rollouts are trained when they are some updates old; combine it with any method",
+    parent="grpo",
+    options={"updates": 8},
+    reduces_to={"updates": 0},
+    batch=_queue.batch,
+    state=(_queue,),
+    needs=frozenset({"logps"}),
+)

@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlkit.method import Context, Method
+
 GAINS = {"p(1-p)^2": 2, "p(1-p)": 1}
 """Kinds of gain, and the power of 1 - p in each."""
 
@@ -61,8 +63,7 @@ def learned(counts: Tensor, rows: Tensor, right: Tensor, per_step: float, per_vi
         (2, n).
 
     """
-    added = torch.zeros_like(counts)
-    added.index_put_(((~right).long(), rows), torch.ones(len(rows)), accumulate=True)
+    added = torch.zeros_like(counts).index_put_(((~right).long(), rows), torch.ones(len(rows)), accumulate=True)
     return counts * per_step * torch.where(added.sum(0) > 0, per_visit, 1.0) + added
 
 
@@ -91,3 +92,41 @@ class Posterior:
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Put back what `state_dict` gave."""
         self.counts = state["counts"].clone()
+
+    def plan(self, ctx: Context, dataset: Any, rows: list[Any]) -> list[tuple[Any, int]]:
+        """The `sampler` hook: as many prompts as `rows`, those with the largest gain."""
+        strategy, kind = ctx.options["strategy"], ctx.options["gain"]
+        if strategy == "off":
+            return [(row, ctx.group_size) for row in rows]
+        self.start(dataset)
+        a, b = self.counts[:2] + 1
+        if strategy not in ("thompson", "expected") or kind not in GAINS:
+            raise ValueError(f"strategy {strategy!r}: 'thompson', 'expected', 'off'; gain {kind!r}: {list(GAINS)}.")
+        worth = gain(thompson(a, b, ctx.seed, ctx.step), kind) if strategy == "thompson" else expected_gain(a, b, kind)
+        ctx.log("vade/oldest", float(ctx.step - self.counts[2].min()))
+        return [(dataset[i], ctx.group_size) for i in worth.topk(len(rows)).indices.tolist()]
+
+    def advantage(self, ctx: Context) -> None:
+        """The `advantage` hook: learns from the rewards, and leaves the advantages as they are."""
+        assert ctx.rewards is not None and ctx.valid is not None
+        o = ctx.options
+        if o["strategy"] != "off":
+            rows = torch.tensor([self._row[str(key)] for key in ctx.columns.get("id", ctx.columns["prompt"])])
+            right = ctx.rewards[ctx.valid].cpu() >= o["right_at"]
+            self.counts[:2] = learned(self.counts[:2], rows, right, o["per_step"], o["per_visit"])
+            self.counts[2, rows] = ctx.step + 1.0
+
+
+_posterior = Posterior()
+
+VADE = Method(
+    "vade",
+    summary="prompts with the largest gain p(1-p)^2, by Thompson sampling",
+    paper="2511.18902",
+    parent="grpo",
+    options={"strategy": "thompson", "gain": "p(1-p)^2", "per_visit": 0.5, "per_step": 0.99, "right_at": 1.0},
+    reduces_to={"strategy": "off"},
+    sampler=_posterior.plan,
+    advantage=_posterior.advantage,
+    state=(_posterior,),
+)

@@ -22,6 +22,9 @@ from typing import Any
 
 from torch import Tensor
 
+from rlkit.method import Context, Method
+from rlkit.methods.gspo import clipped, loss_time
+
 RULES = ("sqrt", "linear", "off")
 
 
@@ -81,3 +84,34 @@ class StepSize:
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Put back what `state_dict` gave."""
         self.factor = state["factor"]
+
+    def objective(self, ctx: Context) -> Tensor:
+        """The `surrogate` hook; it also tells the callback how many rows the batch is worth."""
+        log_ratio, A, mask = loss_time(ctx)
+        assert ctx.logps is not None
+        o = ctx.options
+        if o["level"] == "token":
+            return clipped(log_ratio.exp(), A, 1 - o["epsilon"], 1 + o["epsilon"])
+        weight, log_w = truncated_weight(log_ratio.detach(), mask, o["cap"])
+        share = effective_share(log_w[mask.bool().any(1)])
+        self.factor = step_factor(share, o["e_base"], o["rule"])
+        ctx.log("vcpo/effective_share", share)
+        ctx.log("vcpo/step_factor", self.factor)
+        return weight * A * ctx.logps
+
+
+_step_size = StepSize()
+
+VCPO = Method(
+    "vcpo",
+    summary="truncated sequence weights, and a step size that follows the effective sample size",
+    paper="2602.17616",
+    parent="grpo",
+    config={"loss_type": "grpo"},
+    options={"level": "sequence", "cap": 8.0, "rule": "sqrt", "e_base": 1.0, "epsilon": 0.2},
+    reduces_to={"level": "token", "rule": "off", "loss_type": "dapo"},
+    surrogate=_step_size.objective,
+    callbacks=(_step_size.callback,),
+    state=(_step_size,),
+    pooled=True,
+)

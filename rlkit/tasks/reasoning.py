@@ -6,6 +6,7 @@ of a problem alone decides its split, so the splits share no problem at any size
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -72,7 +73,7 @@ class ReasoningTask(GradedTask):
 
     def _block(self, label: str, size: int = 500) -> Iterator[dict[str, Any]]:
         try:
-            import reasoning_gym
+            reasoning_gym = importlib.import_module("reasoning_gym")  # an extra
         except ImportError as error:
             raise ImportError(
                 f'The task {self.kind!r} needs reasoning-gym: pip install "rlkit-lab[reasoning]".'

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 JSON_NAME = "rlkit_state.json"
 TENSORS_NAME = "rlkit_state.safetensors"
+"""Of rank 0; other ranks have their number in the name, because what they hold (a replay buffer) can differ."""
 PLAIN = (bool, int, float, str, type(None))
 
 
@@ -62,25 +63,33 @@ def unpack(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     return {"list": list, "tuple": tuple, "set": set}[kind](unpack(v, tensors) for v in content)
 
 
-def save(folder: Path, state: Mapping[str, Any]) -> None:
+def files(folder: Path, rank: int) -> tuple[Path, Path]:
+    """Where a rank's JSON and tensors are."""
+    names = (JSON_NAME, TENSORS_NAME)
+    own = names if rank == 0 else tuple(name.replace("state", f"state_{rank}") for name in names)
+    return folder / own[0], folder / own[1]
+
+
+def save(folder: Path, state: Mapping[str, Any], rank: int = 0) -> None:
     """Write `state` into a checkpoint folder; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(pack(state, tensors), indent=1)
-    part = folder / f"{TENSORS_NAME}.part"
+    written, stored = files(folder, rank)
+    part = stored.with_name(f"{stored.name}.part")
     save_file(tensors, part)
-    os.replace(part, folder / TENSORS_NAME)
-    part = folder / f"{JSON_NAME}.part"
+    os.replace(part, stored)
+    part = written.with_name(f"{written.name}.part")
     part.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(part, folder / JSON_NAME)
+    os.replace(part, written)
 
 
-def load(folder: Path) -> dict[str, Any] | None:
+def load(folder: Path, rank: int = 0) -> dict[str, Any] | None:
     """What `save` wrote; None for a checkpoint that rlkit did not write."""
-    if not (folder / JSON_NAME).exists():
+    written, stored = files(folder, rank)
+    if not written.exists():
         return None
-    tensors = load_file(folder / TENSORS_NAME)
-    return unpack(json.loads((folder / JSON_NAME).read_text(encoding="utf-8")), tensors)
+    return unpack(json.loads(written.read_text(encoding="utf-8")), load_file(stored))
 
 
 class Checkpoints(GRPOTrainer):
@@ -99,17 +108,20 @@ class Checkpoints(GRPOTrainer):
             logger.warning(
                 "The checkpoint of step %d is in the middle of a generation batch: it cannot be resumed.", step
             )
-        if self.args.should_save:
+        ranks, rank = self.accelerator.num_processes, self.accelerator.process_index
+        if self.args.should_save or self.method.state:
             counters = {"generated_tokens": self.generated_tokens, "trained_tokens": self.trained_tokens}
             memory = [thing.state_dict() for thing in self.method.state]
-            state = {"method": self.method.name, "resumable": resumable, **counters, "state": memory}
-            save(Path(self._get_output_dir(trial=trial)) / f"checkpoint-{step}", state)
+            state = {"method": self.method.name, "resumable": resumable, **counters, "state": memory, "ranks": ranks}
+            save(Path(self._get_output_dir(trial=trial)) / f"checkpoint-{step}", state, rank)
+        self.accelerator.wait_for_everyone()
         super()._save_checkpoint(model, trial)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
-            self._restore(checkpoint, load(Path(checkpoint)) or {})
+            rank = self.accelerator.process_index if self.method.state else 0
+            self._restore(checkpoint, load(Path(checkpoint), rank) or {})
 
     def _restore(self, checkpoint: str, saved: Mapping[str, Any]) -> None:
         """Counters and memory of a checkpoint. Raises ValueError where the run could not go on as it was."""
@@ -118,7 +130,12 @@ class Checkpoints(GRPOTrainer):
                 f"{checkpoint} was saved in the middle of a generation batch, whose rollouts it does not hold: a run "
                 "resumed there would not be the same. Resume from an earlier checkpoint."
             )
-        memory = saved.get("state", [])
+        memory, ranks = saved.get("state", []), self.accelerator.num_processes
+        if self.method.state and memory and saved.get("ranks", 1) != ranks:
+            raise ValueError(
+                f"{checkpoint} holds the memory of {saved.get('ranks', 1)} processes (method {self.method.name!r}), "
+                f"and there are {ranks}: a run resumed here would not be the same."
+            )
         if len(memory) != len(self.method.state):
             raise ValueError(
                 f"{checkpoint} holds the memory of {len(memory)} objects (method {saved.get('method')!r}), and method "

@@ -1,7 +1,8 @@
-"""Seams at generation time: rewards, advantage and `keep`, and denominators over the rows that count."""
+"""Seams at generation time: advantage and `keep`, `batch`, and denominators over the rows that count."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from rlkit.method import Context, Method
-from rlkit.trainers import hook_checks, rows
+from rlkit.trainers import groups, hook_checks, rows, seam_checks
+from rlkit.trainers.rollout import Generation
 
 
 class GenerationSeams(GRPOTrainer):
@@ -18,51 +20,67 @@ class GenerationSeams(GRPOTrainer):
 
     method: Method
     generated_tokens: int
+    uncharged_tokens: int
+    draws_rows: bool
+    _generation: Generation | None
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> rows.Batch:
-        out = super()._generate_and_score_completions(inputs)
         if not self.model.training:
-            return out
+            return super()._generate_and_score_completions(inputs)
+        self._generation = now = self._plan(inputs)
+        try:
+            out = super()._generate_and_score_completions(now.rows)
+        finally:
+            self._generation = None
         self._check_room(out["prompt_mask"])
-        ids = self._scored[2]
-        lengths = torch.tensor([len(c) for c in ids], device=self.accelerator.device)
+        lengths = torch.tensor([len(c) for c in now.scored[2]], device=self.accelerator.device)
         lengths = self.accelerator.gather(lengths)
-        self.generated_tokens += int(lengths.sum())
+        self._charge(int(lengths.sum()))
+        keep = self._set_advantages(now, out, lengths)
         self._explain_silence()
-        keep = self._set_advantages(inputs, out, lengths)
-        self._set_denominators(out, keep)
+        self._add_columns(now, out, keep)
+        if self.method.batch is not None:
+            out = seam_checks.check_batch(self.method.batch(self, out), self.args.steps_per_generation, self.method)
+        self._set_denominators(out, changed=keep is not None or self.method.batch is not None)
         return out
 
-    def _calculate_rewards(
-        self, inputs: list[dict[str, Any]], prompts: list[Any], completions: list[Any], completion_ids_list: list[Any]
-    ) -> Tensor:
-        per_func = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        for column, (func, name) in enumerate(zip(self.reward_funcs, self.reward_func_names, strict=True)):
-            if isinstance(func, torch.nn.Module) and not per_func[:, column].isfinite().all():
-                raise ValueError(f"Reward model {name!r} gave NaN or infinite rewards.")
-        if self.model.training:
-            self._scored = per_func, completions, completion_ids_list  # TRL keeps no rewards in its dict
-            unscorable = per_func.isnan().all(1).float().mean().item()
-            self._metrics["train"]["frac_reward_unscorable"].append(unscorable)
-        return per_func
+    def _charge(self, tokens: int) -> None:
+        """Count what was drawn. What `generate_rows` draws is counted there, used or not."""
+        drawn = torch.tensor([self.uncharged_tokens], device=self.accelerator.device)
+        self.generated_tokens += int(self.accelerator.gather(drawn).sum())
+        self.generated_tokens += 0 if self.draws_rows else tokens
+        self.uncharged_tokens = 0
 
-    def _set_advantages(self, inputs: list[dict[str, Any]], out: rows.Batch, lengths: Tensor) -> Tensor | None:
-        """Put the method's advantages into `out`; gives its keep (N, G) of all ranks, if there is one."""
-        if self.method.advantage is None:
+    def _set_advantages(self, now: Generation, out: rows.Batch, lengths: Tensor) -> Tensor | None:
+        """Put the advantages into `out`; gives the method's keep (B,) of all ranks, if there is one."""
+        A, keep = None, None
+        valid = now.groups.valid(lengths.device)
+        if self.method.advantage is not None:
+            ctx = self._generation_context(now, lengths)
+            A, keep = hook_checks.check_advantage(self.method.advantage(ctx), ctx, self.method)
+        if not now.groups.are_all(self.num_generations):
+            own, is_zero = self._advantages_of_groups(now)
+            A = own if A is None else A
+            self._metrics["train"]["frac_reward_zero_std"][-1] = is_zero[valid].float().mean().item()
+        if A is None:
             if not out["advantages"].isfinite().all():
                 raise ValueError("Advantages are not finite: rewards or reward_weights are too large. Scale them down.")
-            return None
-        ctx = self._generation_context(inputs, lengths)
-        advantages, keep = hook_checks.check_advantage(self.method.advantage(ctx), ctx, self.method)
-        size = len(out["advantages"])
-        if advantages.numel() == len(lengths):
-            flat = advantages.reshape(-1)
-            out["advantages"] = flat[self._here(size)]
+        elif A.shape == valid.shape:
+            flat = A.to(lengths.device)[valid]
+            out["advantages"] = flat[self.here(len(out["advantages"]))]
             self._show_advantages(flat.tolist())
         else:
-            width = out["completion_ids"].size(1)
-            out["advantages"] = rows.local_part(advantages, size, self.accelerator.process_index, width)
-        return keep
+            size, width = out["completion_ids"].shape
+            out["advantages"] = rows.local_part(A.to(lengths.device), size, self.accelerator.process_index, width)
+        return None if keep is None else keep.to(lengths.device)[valid]
+
+    def _advantages_of_groups(self, now: Generation) -> tuple[Tensor, Tensor]:
+        """TRL's advantages, which it has worked out for groups of one size, and where the standard deviation is 0."""
+        per_func = now.groups.grid(now.scored[0], torch.nan)
+        rewards = now.groups.grid(self.weighted(now.scored[0]), torch.nan)
+        weights = self.reward_weights.to(rewards.device)
+        each = self.multi_objective_aggregation == "normalize_then_sum"
+        return groups.advantages(rewards, per_func, weights, self.scale_rewards, each)
 
     def _show_advantages(self, values: list[float]) -> None:
         """TRL has put its own advantages into the table of completions: show those that are trained."""
@@ -71,49 +89,61 @@ class GenerationSeams(GRPOTrainer):
             shown.pop()
         shown.extend(values)
 
-    def _set_denominators(self, out: rows.Batch, keep: Tensor | None) -> None:
-        """Add `counted` (B,), and what the losses divide by, over the rows of all ranks that count."""
-        size, ranks = len(out["completion_ids"]), self.accelerator.num_processes
+    def _add_columns(self, now: Generation, out: rows.Batch, keep: Tensor | None) -> None:
+        """Add what TRL's dict lacks: `counted` (B,), the log-probs of the policy that drew, numbers of the rollouts."""
+        size, width = out["completion_ids"].shape
         device = out["completion_ids"].device
-        out["counted"] = torch.ones(size, dtype=torch.bool, device=device)
-        counted = size * ranks
-        if keep is not None and not keep.all():
-            self._check_bonus()
-            counted = int(keep.sum())
-            out["counted"] = keep.reshape(-1)[self._here(size)]
-            tokens = rows.loss_mask(out)[out["counted"]].sum()
-            out["num_items_in_batch"] = self.accelerator.gather(tokens).sum()
-        per_micro_batch = counted / (self.args.steps_per_generation * ranks)
+        every = torch.ones(size, dtype=torch.bool, device=device)
+        out["counted"] = every if keep is None else keep[self.here(size)]
+        if now.logps is not None:
+            out["old_per_token_logps"] = rows.local_part(now.logps, size, 0, width)
+        extras = {} if now.drawn is None else seam_checks.numeric_extras(now.drawn, self.method)
+        out.update({name: torch.tensor(values, device=device) for name, values in extras.items()})
+
+    def _set_denominators(self, out: rows.Batch, changed: bool) -> None:
+        """Put in what the losses divide by, over the rows of all ranks that count."""
+        device = out["completion_ids"].device
+        ranks, counted = self.accelerator.num_processes, out["counted"]
+        total = len(counted) * ranks
+        if changed:
+            tokens = rows.loss_mask(out)[counted].sum()
+            sums = self.accelerator.gather(torch.stack([counted.sum(), tokens, (~counted).sum()])[None]).sum(0)
+            out["num_items_in_batch"], total = sums[1], int(sums[0])
+            if not total:
+                raise ValueError(f"{seam_checks.who(self.method, 'batch')}: no row of the batch counts.")
+            if sums[2]:
+                self._check_bonus()
+        per_micro_batch = total / (self.args.steps_per_generation * ranks)
         out["counted_per_micro_batch"] = torch.tensor(per_micro_batch, device=device)
 
-    def _here(self, size: int) -> slice:
+    def here(self, size: int) -> slice:
         """This rank's `size` rows of something global."""
         return slice(self.accelerator.process_index * size, (self.accelerator.process_index + 1) * size)
 
-    def _generation_context(self, inputs: list[dict[str, Any]], lengths: Tensor) -> Context:
+    def _generation_context(self, now: Generation, lengths: Tensor) -> Context:
         """What an advantage hook sees: the rollouts of all ranks, in prompt order."""
-        per_func, completions, ids = self._scored
-        G = self.num_generations
-        gathered = gather_object(inputs)
-        rewards = self.weighted(per_func).view(-1, G)
+        per_func, completions, ids = now.scored
+        gathered, grid = gather_object(now.rows), now.groups.grid
         return self.context(
+            group_size=self.num_generations,
+            groups=now.groups.of_rows,
             columns={name: [row.get(name) for row in gathered] for name in gathered[0]},
-            rewards=rewards,
-            rewards_per_func=per_func.view(-1, G, per_func.size(1)),
-            valid=torch.ones_like(rewards, dtype=torch.bool),
-            lengths=lengths.view(-1, G),
+            rewards=grid(self.weighted(per_func), torch.nan),
+            rewards_per_func=grid(per_func, torch.nan),
+            valid=now.groups.valid(lengths.device),
+            lengths=grid(lengths, 0),
             texts=gather_object(completions),
             completion_ids=gather_object(ids),
+            **self._everyones_logps([now.logps, now.entropies] if self.method.needs else []),
         )
 
-    def context(self, **fields: Any) -> Context:
-        """A `Context` with step, seed and options filled in."""
-        state = self.state
-        known = {"step": state.global_step, "max_steps": state.max_steps, "seed": self.args.seed}
-        return Context(**known, options=self.method.options, **fields)
+    def _everyones_logps(self, scored: Sequence[Tensor | None]) -> dict[str, Tensor]:
+        """Log-probs and entropies (B, T) of all ranks, for a context."""
+        padded = [self.accelerator.pad_across_processes(x, dim=1) for x in scored]
+        return dict(zip(("logps", "entropies"), map(self.accelerator.gather, padded), strict=False))
 
     def _check_room(self, prompt_mask: Tensor) -> None:
-        """Prompts that were not in the data set at the start come from streams and environments."""
+        """Prompts that were not in the data set at the start come from streams, environments and hooks."""
         longest = int(prompt_mask.sum(1).max())
         if self.prompt_room is not None and longest > self.prompt_room:
             raise ValueError(

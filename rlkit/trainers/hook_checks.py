@@ -79,10 +79,10 @@ def _number(value: Any, who: str, completion: Any) -> float:
     return number
 
 
-def check_advantage(result: Any, ctx: Context, method: Method) -> tuple[Tensor, Tensor | None]:
+def check_advantage(result: Any, ctx: Context, method: Method) -> tuple[Tensor | None, Tensor | None]:
     """What an `advantage` hook gave, as finite (N, G) or (B, T) advantages and an optional (N, G) bool keep.
 
-    Advantages of rollouts that no function could score become 0.
+    Advantages of rollouts that no function could score become 0. None stands for the trainer's own.
 
     Raises:
         ValueError: naming the method, the seam and the expected shape.
@@ -90,24 +90,32 @@ def check_advantage(result: Any, ctx: Context, method: Method) -> tuple[Tensor, 
     """
     who = f"Method {method.name!r}, seam 'advantage'"
     A, keep = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-    assert ctx.rewards is not None and ctx.lengths is not None
-    shape, tokens = tuple(ctx.rewards.shape), (ctx.rewards.numel(), int(ctx.lengths.max()))
+    assert ctx.rewards is not None and ctx.lengths is not None and ctx.valid is not None
+    shape, tokens = tuple(ctx.rewards.shape), (int(ctx.valid.sum()), int(ctx.lengths.max()))
+    if A is None:
+        return None, _checked_keep(keep, ctx.valid, who)
     if not isinstance(A, Tensor) or tuple(A.shape) not in (shape, tokens):
         got = tuple(A.shape) if isinstance(A, Tensor) else type(A).__name__
         raise ValueError(f"{who}: expected advantages of shape (N, G) = {shape} or (B, T) = {tokens}, got {got}.")
     A = A.detach().float().to(ctx.rewards.device)
     unscorable = ctx.rewards.isnan()
-    A = A.masked_fill(unscorable if tuple(A.shape) == shape else unscorable.reshape(-1, 1), 0.0)
+    A = A.masked_fill(unscorable if tuple(A.shape) == shape else unscorable[ctx.valid][:, None], 0.0)
     if not A.isfinite().all():
         raise ValueError(f"{who}: {int((~A.isfinite()).sum())} of {A.numel()} advantages are NaN or infinite.")
+    return A, _checked_keep(keep, ctx.valid, who)
+
+
+def _checked_keep(keep: Any, valid: Tensor, who: str) -> Tensor | None:
     if keep is None:
-        return A, None
+        return None
+    shape = tuple(valid.shape)
     if not isinstance(keep, Tensor) or keep.dtype != torch.bool or tuple(keep.shape) != shape:
         got = f"{keep.dtype} {tuple(keep.shape)}" if isinstance(keep, Tensor) else type(keep).__name__
         raise ValueError(f"{who}: expected keep as a bool tensor of shape (N, G) = {shape}, got {got}.")
-    if not keep.any():
+    keep = keep.to(valid.device)
+    if not (keep & valid).any():
         raise ValueError(f"{who}: keep removes every rollout of the batch; at least one row has to stay.")
-    return A, keep.to(A.device)
+    return keep
 
 
 def check_weight(weight: Any, ctx: Context, method: Method) -> Tensor:

@@ -1,4 +1,4 @@
-"""Seams at loss time: token weights, and rows that stay out of forward and backward."""
+"""Seams at loss time: coefficients reach TRL's loss, and rows without any stay out of forward and backward."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trl import GRPOTrainer
 
-from rlkit.method import Method
-from rlkit.trainers import hook_checks, rows
+from rlkit.trainers import rows
+from rlkit.trainers.coefficients import Coefficients
 
 
-class LossSeams(GRPOTrainer):
+class LossSeams(Coefficients):
     """What `RLVRTrainer` does with a micro-batch around TRL's loss."""
 
-    method: Method
     skips_rows: bool
     trained_tokens: int
     generated_tokens: int
@@ -26,20 +24,27 @@ class LossSeams(GRPOTrainer):
     _live: rows.Batch | None
 
     def _skipping_is_exact(self) -> bool:
-        """Whether a row of advantage 0 adds nothing to the objective, and nothing that others are compared with."""
+        """Whether a row of advantage 0 adds nothing to the objective, and nothing that others are compared with.
+
+        Hooks may compare rows of a micro-batch; pooled ones have done so before rows are left out.
+        """
+        compares = self.method.token_weight is not None or self.method.surrogate is not None
         return (
             self.beta == 0
             and not self._entropy_bonus_enabled
             and not self.aux_loss_enabled
             and self.top_entropy_quantile >= 1
             and self.off_policy_mask_threshold is None
-            and self.method.token_weight is None
+            and (not compares or self.method.pooled)
             and not self._is_vlm  # images are not indexed by row
         )
 
     def _compute_loss(self, model: torch.nn.Module, inputs: rows.Batch) -> Tensor:
         if "counted" not in inputs:  # evaluation
             return super()._compute_loss(model, inputs)
+        if self.method.pooled:
+            self._pool()
+            inputs = {**inputs, "advantages": inputs["objective"]}
         chosen, trained = self._choose(inputs)
         factor = None
         if chosen is not inputs:
@@ -58,11 +63,10 @@ class LossSeams(GRPOTrainer):
         if self.skips_rows:
             live = live & rows.carries_gradient(inputs)
         tokens = rows.loss_mask(inputs)[live].sum()
-        counts = self.accelerator.gather(torch.stack([live.sum(), tokens])[None])
-        trained, tokens = counts.sum(0).tolist()
-        every = len(live) * self.accelerator.num_processes
+        counts = self.accelerator.gather(torch.stack([live.sum(), tokens, torch.full_like(tokens, len(live))])[None])
+        trained, tokens, every = counts.sum(0).tolist()
         self._count(trained, tokens, every)
-        if trained == every and not self.skips_rows:
+        if trained == every and not self.skips_rows and len(counts[:, 2].unique()) == 1:
             return inputs, trained
         if self._is_vlm:
             return rows.silence(inputs, live), trained
@@ -100,28 +104,24 @@ class LossSeams(GRPOTrainer):
         finally:
             self._metrics["train"] = outer
         if trained:
+            own_clip = self.method.surrogate is not None  # TRL sees ratio 1: what it says of clipping is not so
             for name, values in inner.items():
+                if own_clip and name.startswith("clip_ratio/"):
+                    continue
                 outer[f"{name}/trained_rows" if self.skips_rows else name].extend(values)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Any, Any]:
-        out = super()._get_per_token_logps_and_entropies(*args, **kwargs)
-        if self._live is not None and self.method.token_weight is not None:
-            # TRL reads the advantages after this call, and takes one a token.
-            self._live["advantages"] = self._weighted_advantages(out[0].detach(), out[1].detach(), self._live)
+        out, method = super()._get_per_token_logps_and_entropies(*args, **kwargs), self.method
+        if self._live is None or (method.token_weight is None and method.surrogate is None):
+            return out
+        # TRL reads advantages and old log-probs after this call, and takes an advantage a token.
+        logps = out[0].detach()
+        if method.pooled:
+            objective, found = self._live["advantages"], self._live["coefficients"]
+        else:
+            objective, found = self.coefficients(logps, out[1].detach(), self._live)
+        if method.surrogate is not None:
+            self._live["old_per_token_logps"] = logps
+            objective = objective + (found - objective) * (out[0] - logps)
+        self._live["advantages"] = objective
         return out
-
-    def _weighted_advantages(self, logps: Tensor, entropies: Tensor, batch: rows.Batch) -> Tensor:
-        """(B, T) advantages times the method's token weights."""
-        assert self.method.token_weight is not None
-        advantages = batch["advantages"]
-        advantages = (advantages[:, None] if advantages.ndim == 1 else advantages).expand_as(logps)
-        old = batch.get("old_per_token_logps")
-        ctx = self.context(
-            logps=logps,
-            old_logps=logps if old is None else old,
-            entropies=entropies,
-            advantages=advantages,
-            mask=rows.loss_mask(batch),
-            extras=batch,
-        )
-        return advantages * hook_checks.check_weight(self.method.token_weight(ctx), ctx, self.method)

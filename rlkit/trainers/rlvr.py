@@ -1,8 +1,9 @@
 """`RLVRTrainer`: TRL's `GRPOTrainer` with seams for methods, by post-processing what TRL gives; nothing is copied.
 
-Order of a step: rewards; advantage and `keep`; denominators over the rows that count (`generation.py`); then,
-micro-batch by micro-batch, rows without a gradient stay out of forward and backward under the denominators of all
-rows (`loss.py`). With a method that sets nothing, loss and gradient are TRL's.
+Order of a step: sampler, rollout, log-probs of the policy that drew (`rollout.py`); rewards; advantage and `keep`;
+batch; denominators over the rows that count (`generation.py`); then, micro-batch by micro-batch, token weight and
+surrogate (`coefficients.py`), and rows without a gradient stay out of forward and backward under the denominators of
+all rows (`loss.py`). With a method that sets nothing, loss and gradient are TRL's.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from typing import Any
 from datasets import Dataset
 from trl import GRPOConfig
 
+from rlkit.combine import SEAMS
 from rlkit.method import Method, get_method
-from rlkit.trainers import checks, hook_checks
+from rlkit.trainers import checks, hook_checks, seam_checks
 from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.generation import GenerationSeams
 from rlkit.trainers.loss import LossSeams
+from rlkit.trainers.own_reward import OwnReward
+from rlkit.trainers.rollout import Generation, RolloutSeams
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.tools import Tools
-from rlkit.trainers.watch import Watch
+from rlkit.trainers.watch import Watch, as_callback
 
 logger = logging.getLogger(__name__)
 
 
-class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
+class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
     """`GRPOTrainer` that runs a `Method`.
 
     Args:
@@ -35,7 +39,7 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
             none.
         skip_zero_advantage: leave rows whose advantage is 0 out of forward and backward. Loss and gradient stay the
             same; off by itself with KL, an entropy bonus, an auxiliary loss, `top_entropy_quantile`, an off-policy
-            mask, token weights, or a model that sees images.
+            mask, token weights or a surrogate that are not pooled, or a model that sees images.
         on_long_prompt: "refuse" or "drop" prompts that do not fit the model's context beside a completion.
         apply_config: let the method set the TRL options that `args` leaves at TRL's default (logged). False where
             `args` has been resolved with the method already.
@@ -52,6 +56,7 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
     """
 
     reward_funcs: list[Any]
+    rollout_func: Any
     train_dataset: Any
     eval_dataset: Any
 
@@ -74,18 +79,39 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
         self.sampler: EpochSampler | None = None
         self.generated_tokens = self.trained_tokens = self.rows_of_this_step = 0
         self.dropped_prompts: dict[str, int] = {}
-        self._live = None
+        self.uncharged_tokens = self.window_left = 0
+        self.own_values: dict[str, list[float]] = {}
+        self.has_hooks = bool(self.method.callbacks) or any(getattr(self.method, seam) is not None for seam in SEAMS)
+        self._live, self._aside = None, False
+        self._generation: Generation | None = None
         self._told: set[str] = set()
 
         super().__init__(**self._checked_arguments(checks.arguments(given, named), apply_config, copies))
         checks.check_trainable(self.model)
-        functions = list(zip(self.reward_funcs, self.reward_func_names, strict=True))
-        self.reward_funcs = [hook_checks.checked(func, name) for func, name in functions]
+        seam_checks.check_fit(self.method, self)
+        self._plug_in()
         self.skips_rows = skip_zero_advantage and self._skipping_is_exact()
         self._set_data(on_long_prompt)
         self.add_callback(Watch(self))
         for make in self.method.callbacks:
-            self.add_callback(make(self))
+            self.add_callback(as_callback(make(self)))
+
+    def _plug_in(self) -> None:
+        """Put guards around the reward functions, and the method's rollout into TRL's place for it."""
+        functions = list(zip(self.reward_funcs, self.reward_func_names, strict=True))
+        self.reward_funcs = [self._guarded(func, name) for func, name in functions]
+        sized = self.method.sampler is not None and self.use_vllm  # vLLM would draw num_generations a prompt
+        self.draws_rows = self.method.rollout is not None or sized
+        if not self.draws_rows:
+            return
+        if self.rollout_func is not None:
+            raise ValueError(f"Method {self.method.name!r} draws rollouts itself: rollout_func cannot be given too.")
+        self.rollout_func = self._rollout  # as an argument it would make TRL warn at every trainer
+
+    def _guarded(self, func: Any, name: str) -> Any:
+        guarded = hook_checks.checked(func, name)
+        own = func is self.method.reward and type(guarded) is hook_checks.CheckedReward
+        return OwnReward(func, name, self) if own else guarded
 
     def _checked_arguments(
         self, arguments: dict[str, Any], apply_config: bool, copies: dict[int, Any]
@@ -131,6 +157,7 @@ class RLVRTrainer(Checkpoints, GenerationSeams, LossSeams, Tools):
     def start_over(self) -> None:
         """Forget the rollouts of an earlier call of `train()`."""
         self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
+        self.window_left = 0
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
         stock = super()._get_train_sampler(dataset)

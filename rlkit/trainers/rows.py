@@ -17,8 +17,9 @@ PER_ROW = frozenset({"grpo", "sapo", "dr_grpo", "luspo"})
 """Losses that divide by the number of rows of the micro-batch."""
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 LOGPS = ("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps")
-COMPLETION_KEYS = ("completion_ids", "completion_mask", "tool_mask", "advantages", "importance_sampling_ratio", *LOGPS)
-"""Tensors with one column a completion token; the last but LOGPS can also be one value a row."""
+COEFFICIENTS = ("advantages", "coefficients")
+COMPLETION_KEYS = ("completion_ids", "completion_mask", "tool_mask", "importance_sampling_ratio", *COEFFICIENTS, *LOGPS)
+"""Tensors with one column a completion token; some can also be one value a row."""
 
 
 def loss_mask(batch: Batch) -> Tensor:
@@ -28,8 +29,9 @@ def loss_mask(batch: Batch) -> Tensor:
 
 
 def carries_gradient(batch: Batch) -> Tensor:
-    """(B,) bool: rows whose advantage is not 0 everywhere and that have a token in the loss."""
-    return batch["advantages"].reshape(len(batch["advantages"]), -1).ne(0).any(1) & loss_mask(batch).bool().any(1)
+    """(B,) bool: rows with a token in the loss whose advantage, or coefficient where there is one, is not 0."""
+    parts = [batch[key].reshape(len(batch[key]), -1).ne(0).any(1) for key in COEFFICIENTS if key in batch]
+    return torch.stack(parts).any(0) & loss_mask(batch).bool().any(1)
 
 
 def take(batch: Batch, index: Tensor) -> Batch:
@@ -52,7 +54,7 @@ def silence(batch: Batch, real: Tensor) -> Batch:
     Their stored log-probs become 0 like the log-probs that TRL gives to masked tokens; else the ratio could overflow.
     """
     out = dict(batch)
-    for key in ("advantages", "completion_mask", *LOGPS):
+    for key in (*COEFFICIENTS, "completion_mask", *LOGPS):
         if key in batch:
             value = batch[key]
             out[key] = value.where(real.view(-1, *[1] * (value.ndim - 1)), torch.zeros_like(value))

@@ -1,8 +1,9 @@
-"""What hooks may call on the trainer: tokenize, generate, grade, collect, and step aside without a trace."""
+"""What hooks may call on the trainer: tokenize, generate, score, grade, collect, log, step aside without a trace."""
 
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,38 +13,82 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
+from trl.trainer.utils import pad
 
-TRACES = ("_metrics", "_logs", "_pending_metrics", "_pending_extra_logs")
+TRACES = ("_metrics", "_logs", "_pending_metrics", "_pending_extra_logs", "own_values", "uncharged_tokens")
 
 
 class Tools(GRPOTrainer):
     """Helpers for hooks; mixed into `RLVRTrainer`."""
 
     generated_tokens: int
+    uncharged_tokens: int
+    own_values: dict[str, list[float]]
+    has_hooks: bool
+    _aside: bool
 
     def tokenize(self, prompts: Sequence[Any]) -> list[list[int]]:
         """Token ids of prompts (texts or chat messages), as the policy sees them."""
         return self._tokenize_prompts(list(prompts))[0]
 
     def generate_rows(self, rows: Sequence[Mapping[str, Any]], column: str = "prompt") -> list[dict[str, Any]]:
-        """One completion a row, drawn from the present policy under the prompt in `column`.
+        """One completion a row, drawn from the present policy under the prompt in `column`; charged to the token count.
 
         Returns:
-            For each row `prompt_ids` and `completion_ids` (the end token included).
+            For each row `prompt_ids` and `completion_ids` (the end token included); with vLLM also `logprobs`.
 
         """
+        if not rows:
+            return []
         prompts = self.tokenize([row[column] for row in rows])
-        completions = self._generate_single_turn(prompts, None, {}, 1)[0]
-        return [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, completions, strict=True)]
+        completions, logprobs = self._generate_single_turn(prompts, None, {}, 1)  # vLLM takes one prompt in so many
+        self.uncharged_tokens += sum(map(len, completions))
+        got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, completions, strict=True)]
+        return got if logprobs is None else [{**row, "logprobs": lp} for row, lp in zip(got, logprobs, strict=True)]
+
+    @torch.no_grad()
+    def score(
+        self, prompt_ids: Sequence[Sequence[int]], completion_ids: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probs and entropies (nats) of completions under prompts, by the present policy at the run's temperature.
+
+        Returns:
+            Two tensors (B, T), T the longest completion; 0 behind the end of a completion.
+
+        """
+        prompts, prompt_mask = self._padded(prompt_ids, "left")
+        completions, mask = self._padded(completion_ids, "right")
+        logps, entropies = self._get_per_token_logps_and_entropies(
+            self.model,
+            torch.cat([prompts, completions], 1),
+            torch.cat([prompt_mask, mask], 1),
+            mask.size(1),
+            batch_size=self.args.per_device_train_batch_size,
+            compute_entropy=True,
+        )[:2]
+        longest = max(map(len, completion_ids))
+        return (logps * mask)[:, :longest], (entropies * mask)[:, :longest]
+
+    def _padded(self, ids: Sequence[Sequence[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """Token ids and their mask as TRL pads them."""
+        rows = [torch.tensor(list(row)) for row in ids]
+        how = {"padding_side": side, "pad_to_multiple_of": self.pad_to_multiple_of}
+        tokens = pad(rows, padding_value=self._tokenizer.pad_token_id, **how)
+        mask = pad([torch.ones_like(row) for row in rows], padding_value=0, **how)
+        return tokens.to(self.accelerator.device), mask.to(self.accelerator.device)
 
     def grade(self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]) -> list[float]:
-        """Weighted reward of each of this rank's completions; NaN where no function could score it."""
+        """Weighted reward of each of this rank's completions; NaN where no function could score it.
+
+        A reward with memory is told not to learn. Every rank has to call it as often, with as many rows.
+        """
         texts = self.processing_class.batch_decode(completion_ids, skip_special_tokens=True)
         if not isinstance(rows[0]["prompt"], str):
             texts = [[{"role": "assistant", "content": text}] for text in texts]
+        prompts = [row["prompt"] for row in rows]
         with self.aside():
             per_func = GRPOTrainer._calculate_rewards(
-                self, list(rows), [r["prompt"] for r in rows], texts, completion_ids
+                self, self.with_logps(rows, prompts, completion_ids), prompts, texts, completion_ids
             )
         start = self.accelerator.process_index * len(rows)
         return self.weighted(per_func)[start : start + len(rows)].tolist()
@@ -84,11 +129,39 @@ class Tools(GRPOTrainer):
         self.generated_tokens += sum(len(x["completion_ids"]) for x in found)
         return found
 
+    @property
+    def learns(self) -> bool:
+        """Whether what is graded now is trained on, so that memory may learn from it."""
+        return self.model.training and not self._aside
+
+    def anywhere(self, flag: bool) -> bool:
+        """Whether `flag` is true on any rank: a loop that ends with it ends on all ranks together."""
+        if self.accelerator.num_processes == 1:
+            return flag
+        return bool(self.accelerator.gather(torch.tensor([int(flag)], device=self.accelerator.device)).any())
+
+    def log_value(self, name: str, value: float) -> None:
+        """Log a metric of one's own: its mean over a logging step and over ranks; NaN is left out."""
+        if not math.isnan(number := float(value)):
+            self.own_values.setdefault(name, []).append(number)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's logging, with what hooks have logged."""
+        if self.model.training and self.has_hooks:
+            parts = gather_object([{name: (sum(values), len(values)) for name, values in self.own_values.items()}])
+            for name in sorted({name for part in parts for name in part}):
+                totals = [part[name] for part in parts if name in part]
+                mean = sum(total for total, _ in totals) / sum(count for _, count in totals)
+                self._metrics["train"][name].append(mean)
+            self.own_values.clear()
+        super().log(logs, start_time)
+
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Roll out or grade without a trace: metrics, logs, token counts, mode and random state are put back."""
         kept = {name: copy.deepcopy(getattr(self, name)) for name in TRACES}
         seen, generated, training = self.state.num_input_tokens_seen, self.generated_tokens, self.model.training
+        was_aside, self._aside = self._aside, True
         python, numpy = random.getstate(), np.random.get_state()
         device = self.accelerator.device
         self.model.train()  # as TRL generates: dropout, if there is any, acts as it does in training
@@ -98,6 +171,7 @@ class Tools(GRPOTrainer):
         finally:
             for name, value in kept.items():
                 setattr(self, name, value)
+            self._aside = was_aside
             random.setstate(python)
             np.random.set_state(numpy)
             self.state.num_input_tokens_seen, self.generated_tokens = seen, generated

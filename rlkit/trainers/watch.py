@@ -82,6 +82,20 @@ class Watch(TrainerCallback):
             )
 
 
+class Plain(TrainerCallback):
+    """A callback from any object with some of its `on_...` methods: methods need not import transformers."""
+
+    def __init__(self, target: Any) -> None:
+        for event in (name for name in dir(TrainerCallback) if name.startswith("on_")):
+            if hasattr(target, event):
+                setattr(self, event, getattr(target, event))
+
+
+def as_callback(made: Any) -> TrainerCallback:
+    """What a factory of the seam `callbacks` gave, as a callback."""
+    return made if isinstance(made, TrainerCallback) else Plain(made)
+
+
 def adapters(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     """Trainable adapter parameters; empty for a model without adapters."""
     if not hasattr(model, "peft_config"):

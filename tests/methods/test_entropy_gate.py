@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rlkit.methods import entropy_gate
+from tests.tiny import history
 
 H = torch.tensor([[0.1, 0.9, 0.5, 0.3, 9.0]])
 MASK = torch.tensor([[1, 1, 1, 1, 0]])
@@ -47,3 +48,13 @@ def test_a_constant_gate():
     assert entropy_gate.entropy_gate(H, logps, MASK, 0.25, low=1.0).eq(1).all()
     with pytest.raises(ValueError, match=r"low is a number or 'p\(1-p\)', not 'p'"):
         entropy_gate.entropy_gate(H, logps, MASK, low="p")
+
+
+def test_it_trains_as_the_library_does(build):
+    norms = []
+    for options in ({"stock": True, "top_entropy_quantile": 0.2}, {"method": "top_entropy"}):
+        trainer = build(loss_type="dapo", **options)
+        trainer.train()
+        norms.append(history(trainer, "loss", "grad_norm"))
+    for ours, theirs in zip(*norms, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rlkit.methods import gspo
+from tests.tiny import history
 
 
 def test_sequence_ratio_of_hand_computed_log_ratios():
@@ -35,3 +36,18 @@ def test_gradient_ends_where_the_clip_is_active():
     (gradient,) = torch.autograd.grad(gspo.clipped(log_ratio.exp(), A, 0.8, 1.2).sum(), log_ratio)
     assert gradient[:2].tolist() == [0, 0]
     assert gradient[2:].tolist() == pytest.approx((log_ratio.exp() * A)[2:].tolist())
+
+
+OFF_POLICY = {"steps_per_generation": 4, "per_device_train_batch_size": 8, "max_steps": 6, "loss_type": "grpo"}
+
+
+def test_it_is_the_one_of_the_library(build):
+    """Four updates a generation, so that ratios differ from 1: same gradients as TRL's sequence-level ratio."""
+    bounds = {"epsilon": 3e-4, "epsilon_high": 4e-4, "importance_sampling_level": "sequence"}
+    norms = []
+    for options in ({"stock": True, **bounds}, {"method": "gspo"}):
+        trainer = build(**OFF_POLICY, **options)
+        trainer.train()
+        norms.append([norm for (norm,) in history(trainer, "grad_norm")])
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+    assert len(set(norms[0])) == 6

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from rlkit.method import get_method
 from rlkit.methods import replay
+from tests.tiny import history
 
 
 def _batch(start=1, rows=3, prompt=3, completion=4):
@@ -35,6 +37,7 @@ def _trainer(step=0, **options):
         args=SimpleNamespace(seed=0),
         accelerator=SimpleNamespace(process_index=0),
         processing_class=SimpleNamespace(pad_token_id=0),
+        log_value=lambda name, value: None,
     )
 
 
@@ -120,3 +123,25 @@ def test_token_level_advantages_travel_too(wide):
         batch["advantages"] = batch["advantages"][:, None] * batch["completion_mask"]
     back = replay.join(replay.cut(batch), batch, pad=0)
     assert torch.equal(back["advantages"], batch["advantages"][:, :3] if wide else batch["advantages"])
+
+
+GROUPS_OF_FIVE = {"num_generations": 5, "per_device_train_batch_size": 20, "max_steps": 2, "loss_type": "dr_grpo"}
+
+
+def test_with_the_median_baseline_the_pivots_are_neither_stored_nor_trained(build):
+    trainer = build(method="mc_grpo+replay", scale_rewards="none", **GROUPS_OF_FIVE)
+    trainer.train()
+    (buffer,) = trainer.method.state
+    assert len(buffer.rows) == 2 * 4 * 4  # steps, prompts, rollouts without the pivot
+    assert all(row["counted"] for row in buffer.rows)
+    assert all(share >= 0.2 for (share,) in history(trainer, "rows_left_out"))  # a fifth are pivots
+
+
+def test_without_a_buffer_the_median_baseline_is_left_alone(build):
+    alone, combined = get_method("mc_grpo"), get_method("mc_grpo+replay").with_options(buffer=0)
+    seen = []
+    for method in (alone, combined):
+        trainer = build(method=method, scale_rewards="none", **GROUPS_OF_FIVE)
+        trainer.train()
+        seen.append(history(trainer, "loss", "grad_norm", "reward"))
+    assert seen[0] == seen[1]
