@@ -261,7 +261,7 @@ def doctor(
             found = diagnose(subject, model, rows=rows, progress=sys.stderr.isatty())
             report = Report([*report.checks, *found.checks])
     if machine:
-        from rlkit.doctor_machine import inspect
+        from rlkit.doctor.machine import inspect
 
         report = Report([*report.checks, *inspect().checks])
     typer.echo(report.json() if as_json else report.text())

@@ -155,6 +155,12 @@ class Method:
     def __post_init__(self) -> None:
         if self.trainer not in {"rlvr", "distill"}:
             raise ValueError(f"Method {self.name!r}: trainer is 'rlvr' or 'distill', not {self.trainer!r}.")
+        for seam in (name for name in combining.SEAMS if name != "reward"):
+            if not (getattr(self, seam) is None or callable(getattr(self, seam))):
+                got = type(getattr(self, seam)).__name__
+                raise TypeError(f"Method {self.name!r}, seam {seam!r}: expected something to call, got {got}.")
+        if self.divergence is not None and self.trainer != "distill":
+            raise ValueError(f"Method {self.name!r}, seam 'divergence': it needs trainer='distill'.")
         if not set(self.needs) <= {"logps"}:
             raise ValueError(f"Method {self.name!r}: needs can hold 'logps', not {set(self.needs)}.")
         for thing in self.state:

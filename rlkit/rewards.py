@@ -104,7 +104,7 @@ def math(
     Raises:
         ValueError: the data have none of these columns.
     """
-    from rlkit.grading import grade_batch
+    from rlkit.grading.grader import grade_batch
 
     golds = next((column for column in (gold, solution, answer) if column is not None), None)
     if golds is None:

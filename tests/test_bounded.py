@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rlkit.bounded import Bounded
+from rlkit.grading.bounded import Bounded
 
 
 def prepare():

@@ -8,9 +8,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 from typer.testing import CliRunner
 
-from rlkit import doctor_machine
 from rlkit.cli import app
-from rlkit.doctor import Check, Report, columns_of, diagnose
+from rlkit.doctor import Check, Report, columns_of, diagnose, machine
 from rlkit.tasks.data import from_data
 from tests import tiny
 from tests.test_prompts import instruct
@@ -154,7 +153,7 @@ def test_a_broken_part_of_the_machine_is_red_and_the_rest_is_looked_at(monkeypat
     def broken():
         raise OSError("no such library")
 
-    monkeypatch.setattr(doctor_machine, "LOOKS", {"4-bit": broken, "python": doctor_machine.LOOKS["python"]})
-    report = doctor_machine.inspect()
+    monkeypatch.setattr(machine, "LOOKS", {"4-bit": broken, "python": machine.LOOKS["python"]})
+    report = machine.inspect()
     assert states(report) == {"4-bit": "red", "python": "green"}
     assert report.exit_code == 1

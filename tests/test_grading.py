@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rlkit
-from rlkit import grading
-from rlkit.grading import grade, grade_batch
+from rlkit.grading import grade, grade_batch, grader
 from tests import notations as write
 
 TABLE = list(csv.DictReader((Path(__file__).parent / "data" / "answers.csv").open(encoding="utf-8", newline="")))
@@ -341,7 +340,7 @@ def test_a_grader_after_a_fork():
 @pytest.mark.parametrize("whom", ["helper", "workers", "all"])
 def test_a_grader_after_a_kill_of_its_worker(whom):
     grade(*ROOT)
-    helper = psutil.Process(grading._WORKERS._helper._process.pid)
+    helper = psutil.Process(grader._WORKERS._helper._process.pid)
     workers = helper.children(recursive=True)
     for process in {"helper": [helper], "workers": workers, "all": [helper, *workers]}[whom]:
         process.send_signal(getattr(signal, "SIGKILL", signal.SIGTERM))
@@ -366,7 +365,7 @@ def test_workers_end_with_their_parent():
 
 def _start_and_wait(connection):
     grade(*ROOT)
-    connection.send(grading._WORKERS._helper._process.pid)
+    connection.send(grader._WORKERS._helper._process.pid)
     time.sleep(60)
 
 

@@ -80,14 +80,14 @@ class AnswerTask(DatasetTask):
 
     def correct(self, completions: Sequence[Any], gold: Sequence[str]) -> list[float]:
         """1.0 for the right answer, else 0.0."""
-        from rlkit.grading import grade_batch
+        from rlkit.grading.grader import grade_batch
 
         return [float(bool(value)) for value in grade_batch(completions, gold)]
 
 
 def _mapped(rows: Dataset, columns: Mapping[str, str], instruction: str, name: str) -> Dataset:
     """The same rows with `prompt`, `gold` and an `id` that counts from 1; other columns stay."""
-    from rlkit.grading import answer_of_gold
+    from rlkit.grading.grader import answer_of_gold
 
     for role, column in columns.items():
         if column not in rows.column_names:

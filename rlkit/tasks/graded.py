@@ -49,7 +49,7 @@ class GradedTask(OptionTask):
 
     def correct(self, completions: Sequence[Any], gold: Sequence[str]) -> list[float]:
         """1.0 for the right answer, else 0.0."""
-        from rlkit.grading import grade_batch
+        from rlkit.grading.grader import grade_batch
 
         return [float(bool(value)) for value in grade_batch(completions, gold)]
 

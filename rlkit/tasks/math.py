@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rlkit.answers import boxed
+from rlkit.grading.answers import boxed
 from rlkit.tasks.graded import HubTask
 
 

@@ -32,7 +32,7 @@ class GenerationSeams(GRPOTrainer):
             out = super()._generate_and_score_completions(now.rows)
         finally:
             self._generation = None
-        self._check_room(out["prompt_mask"])
+        self.check_room(int(out["prompt_mask"].sum(1).max()))
         lengths = torch.tensor([len(c) for c in now.scored[2]], device=self.accelerator.device)
         lengths = self.accelerator.gather(lengths)
         self._charge(int(lengths.sum()))
@@ -96,7 +96,8 @@ class GenerationSeams(GRPOTrainer):
         every = torch.ones(size, dtype=torch.bool, device=device)
         out["counted"] = every if keep is None else keep[self.here(size)]
         if now.logps is not None:
-            out["old_per_token_logps"] = rows.local_part(now.logps, size, 0, width)
+            # TRL can mask a whole completion: its log-probs are 0 then on both sides of the ratio
+            out["old_per_token_logps"] = rows.local_part(now.logps, size, 0, width) * out["completion_mask"]
         extras = {} if now.drawn is None else seam_checks.numeric_extras(now.drawn, self.method)
         out.update({name: torch.tensor(values, device=device) for name, values in extras.items()})
 
@@ -142,9 +143,8 @@ class GenerationSeams(GRPOTrainer):
         padded = [self.accelerator.pad_across_processes(x, dim=1) for x in scored]
         return dict(zip(("logps", "entropies"), map(self.accelerator.gather, padded), strict=False))
 
-    def _check_room(self, prompt_mask: Tensor) -> None:
+    def check_room(self, longest: int) -> None:
         """Prompts that were not in the data set at the start come from streams, environments and hooks."""
-        longest = int(prompt_mask.sum(1).max())
         if self.prompt_room is not None and longest > self.prompt_room:
             raise ValueError(
                 f"A prompt of {longest} tokens does not fit: {self.prompt_room} are left of the model's context after "

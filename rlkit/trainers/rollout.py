@@ -42,6 +42,7 @@ class RolloutSeams(GRPOTrainer):
     """What `RLVRTrainer` does with prompts before generation, and with rollouts before their rewards."""
 
     method: Method
+    uncharged_tokens: int
     _generation: Generation | None
 
     def _plan(self, inputs: list[Row]) -> Generation:
@@ -57,8 +58,10 @@ class RolloutSeams(GRPOTrainer):
 
     def _rollout(self, prompts: list[Any], trainer: Any = None) -> dict[str, list[Any] | None]:
         """TRL's `rollout_func`."""
+        evaluating, charged = self._generation is None, self.uncharged_tokens
         if self._generation is None or self.method.rollout is None:
             got = self.generate_rows([{"prompt": prompt} for prompt in prompts])
+            self.uncharged_tokens = charged if evaluating else self.uncharged_tokens
         else:
             got = self._generation.drawn = self._own_rollouts(self._generation)
         names = [name for name in got[0] if name not in seam_checks.DRAWN]
@@ -89,7 +92,7 @@ class RolloutSeams(GRPOTrainer):
         columns = {name: [row.get(name) for row in now.rows] for name in now.rows[0]}
         ctx = self.context(group_size=self.num_generations, groups=groups, columns=columns)
         got = self.method.rollout(ctx, now.rows, self)
-        return seam_checks.check_rollouts(got, size, self.max_completion_length, self.method)
+        return seam_checks.check_rollouts(got, size, self.max_completion_length, set(columns), self.method)
 
     def _score_drawn(self, prompts: list[Any], ids: Sequence[Sequence[int]], now: Generation | None) -> None:
         """Fill `now.logps` where the policy that drew the rows is not known to be the one that will be trained.

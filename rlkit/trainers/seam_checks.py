@@ -19,7 +19,7 @@ SURROGATE_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 IDS = ("prompt_ids", "completion_ids")
 DRAWN = ("sample_prompt_ids", "old_logps", "logprobs")
 """What a rollout row may leave out, or hold as None."""
-TAKEN = frozenset({"prompt", "counted", "objective", "num_items_in_batch", "counted_per_micro_batch", "env_mask"})
+TAKEN = frozenset({"counted", "objective", "num_items_in_batch", "counted_per_micro_batch", "env_mask"})
 """Names that extras of a rollout cannot have."""
 
 
@@ -52,8 +52,15 @@ def check_plan(plan: Any, count: int, total: int, method: Method) -> list[tuple[
     return [(row, size) for (row, _), size in zip(plan, sizes, strict=True)]
 
 
-def check_rollouts(got: Any, count: int, longest: int, method: Method) -> list[dict[str, Any]]:
-    """What a `rollout` hook gave: a dict for each of `count` rows.
+def check_rollouts(got: Any, count: int, longest: int, columns: set[str], method: Method) -> list[dict[str, Any]]:
+    """What a `rollout` hook gave: a dict for each of `count` rows; token ids as lists of int.
+
+    Args:
+        got: what to look at.
+        count: rows of this rank.
+        longest: most tokens of a completion.
+        columns: names of the data's columns.
+        method: for the message.
 
     Raises:
         ValueError: naming the method, the seam and the row.
@@ -79,10 +86,10 @@ def check_rollouts(got: Any, count: int, longest: int, method: Method) -> list[d
                 f"max_completion_length is {longest}: cut it, or raise the length."
             )
         _check_old(row.get("old_logps"), len(row["completion_ids"]), f"{start}: expected old_logps of row {i}")
-    clash = sorted((names - set(IDS)) & {*TAKEN, *rows.PROMPT_KEYS, *rows.COMPLETION_KEYS})
+    clash = sorted((names - set(IDS)) & {*TAKEN, *rows.PROMPT_KEYS, *rows.COMPLETION_KEYS, *columns})
     if clash:
-        raise ValueError(f"{start}: a row cannot hold {clash[0]!r}, which the trainer uses itself. Take another name.")
-    return [dict(row) for row in got]
+        raise ValueError(f"{start}: {clash[0]!r} is a column of the data or the trainer's own name. Take another one.")
+    return [{**row, **{name: [int(token) for token in row[name]] for name in IDS}} for row in got]
 
 
 def _check_old(old: Any, tokens: int, start: str) -> None:

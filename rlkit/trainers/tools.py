@@ -41,6 +41,7 @@ class Tools(GRPOTrainer):
         if not rows:
             return []
         prompts = self.tokenize([row[column] for row in rows])
+        self.check_room(max(map(len, prompts)))
         completions, logprobs = self._generate_single_turn(prompts, None, {}, 1)  # vLLM takes one prompt in so many
         self.uncharged_tokens += sum(map(len, completions))
         got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, completions, strict=True)]

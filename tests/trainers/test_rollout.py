@@ -204,7 +204,8 @@ def test_evaluation_generates_without_the_hook(build: Build) -> None:
 
     method = Method("r", rollout=rollout, reward=reward, needs=frozenset({"logps"}))
     trainer = build(method=method, reward=None, max_steps=1, named={"eval_dataset": tiny_data(8)})
-    assert trainer.evaluate()["eval_reward"] > 0 and not calls and trainer.generated_tokens == 0
+    assert trainer.evaluate()["eval_reward"] > 0 and not calls
+    assert trainer.generated_tokens == trainer.uncharged_tokens == 0
     trainer.train()
     assert calls == [32] and trainer.evaluate()["eval_reward"] > 0
 
@@ -250,8 +251,9 @@ def _changed(**changes: Any) -> Any:
         (lambda got: [{**g, "age": float("inf")} for g in got], "expected finite numbers in 'age'"),
         (
             lambda got: [{**g, "advantages": 1.0} for g in got],
-            "cannot hold 'advantages', which the trainer uses itself",
+            "'advantages' is a column of the data or the trainer's own",
         ),
+        (lambda got: [{**g, "gold": "7"} for g in got], "'gold' is a column of the data"),
     ],
 )
 def test_rollouts_of_the_wrong_kind_are_an_error(build: Build, spoil: Any, told: str) -> None:
@@ -264,5 +266,32 @@ def test_two_rollout_functions_are_refused(build: Build) -> None:
     method = Method("mine", rollout=lambda ctx, rows, trainer: trainer.generate_rows(rows))
     with pytest.raises(ValueError, match="Method 'mine' draws rollouts itself: rollout_func cannot be given too"):
         build(method=method, named={"rollout_func": lambda prompts, trainer: {}})
+
+
+def test_a_method_that_cannot_be_run_is_refused() -> None:
     with pytest.raises(ValueError, match="needs can hold 'logps', not"):
         Method("mine", needs=frozenset({"logits"}))
+    with pytest.raises(TypeError, match="Method 'mine', seam 'rollout': expected something to call, got int"):
+        Method("mine", rollout=3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Method 'mine', seam 'divergence': it needs trainer='distill'"):
+        Method("mine", divergence=length_reward)
+
+
+def test_a_hint_that_leaves_no_room_is_an_error(build: Build) -> None:
+    method = Method("long", rollout=lambda ctx, rows, trainer: hinted([{"prompt": "1" * 60}] * 32, trainer))
+    with pytest.raises(ValueError, match="A prompt of 63 tokens does not fit: 56 are left"):
+        train(build, method)
+
+
+def test_a_completion_that_trl_masks_as_a_whole_has_ratio_1(build: Build) -> None:
+    """Truncated completions count as empty; a log-prob of -200 on one side of the ratio would be infinite times 0."""
+
+    def rollout(ctx: Context, rows: Any, trainer: Any) -> Any:
+        got = trainer.generate_rows(rows)
+        got[0] |= {"completion_ids": [13] * 8, "old_logps": [-200.0] * 8}  # no digit: a negative advantage
+        return got
+
+    named = {"skip_zero_advantage": False}
+    trainer = train(build, Method("cut", rollout=rollout), mask_truncated_completions=True, named=named)
+    loss, norm = history(trainer, "loss", "grad_norm")[0]
+    assert loss != 0 and norm > 0  # a loss that is NaN is logged as 0

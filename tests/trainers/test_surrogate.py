@@ -14,7 +14,7 @@ from tests.tiny import Build, half_reward, history, tiny_model, tiny_tokenizer
 
 STALE = {"per_device_train_batch_size": 8, "steps_per_generation": 4, "learning_rate": 1e-2, "max_steps": 4}
 ACCUMULATED = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4, "max_steps": 2}
-TWICE = {"num_iterations": 2, "learning_rate": 3e-2, "max_steps": 2}
+TWICE = {"num_iterations": 2, "optim": "sgd", "learning_rate": 0.5, "max_steps": 2}  # Adam would amplify the 7th digit
 NAMES = ("loss", "grad_norm", "reward", "num_tokens")
 
 

@@ -1,8 +1,7 @@
 r"""Grades: does a completion give the gold answer? Right, and bounded in time and memory whatever it holds.
 
-`rlkit.answers` finds the answer, `rlkit.equality` compares it; text, numbers and lists of them are settled at once. A
-formula goes to a worker process with a limit of time and memory (`rlkit.bounded`), and what cannot be settled within
-the limits is not right: 0.
+`answers` finds the answer, `equality` compares it; text, numbers and lists of them are settled at once. A formula goes
+to a worker process with a limit of time and memory (`bounded`); what cannot be settled within the limits is not right.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from rlkit.algebra import same_formula
-from rlkit.answers import marked, said, tidy, words
-from rlkit.bounded import Bounded
-from rlkit.equality import NeedsAlgebra, Policy, is_formula, is_mathematics, same
+from rlkit.grading.algebra import same_formula
+from rlkit.grading.answers import marked, said, tidy, words
+from rlkit.grading.bounded import Bounded
+from rlkit.grading.equality import NeedsAlgebra, Policy, is_formula, is_mathematics, same
 from rlkit.tasks.base import text_of
 
 SECONDS = 1.0

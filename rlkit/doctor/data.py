@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlkit.doctor import Check
+from rlkit.doctor.checks import Check
 from rlkit.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _golds(task: Task, parts: dict[str, Dataset], progress: bool) -> Iterator[Ch
 def _as_text(task: Task, golds: Sequence[str], names: Sequence[str]) -> list[str]:
     if "math" not in task.rewards:
         return []
-    from rlkit.grading import grade_batch
+    from rlkit.grading.grader import grade_batch
 
     return [names[row] for row in grade_batch(golds, golds).as_text]
 

@@ -3,7 +3,7 @@ r"""When two written answers are the same: as text, as exact numbers, as lists, 
 The first law is that a wrong answer is never called right, so each step may only say yes when it is sure. math-verify
 alone is not: it drops what it cannot read (`4210_7` becomes 4210), rounds to six digits (1e-9 equals 0), ignores the
 order and the case of letters (`dog` equals `god`), and calls two equations without real solutions equal. Here it only
-sees formulas in which every sign has one known meaning (`is_formula`), and `rlkit.algebra` confirms its yes.
+sees formulas in which every sign has one known meaning (`is_formula`), and `algebra` confirms its yes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from rlkit.answers import DEEPEST, LONGEST, Parts, balanced, depth, parts, squeezed, tidy, without_brackets, words
-from rlkit.quantities import number, quantity
+from rlkit.grading.answers import (
+    DEEPEST,
+    LONGEST,
+    Parts,
+    balanced,
+    depth,
+    parts,
+    squeezed,
+    tidy,
+    without_brackets,
+    words,
+)
+from rlkit.grading.quantities import number, quantity
 
 
 @dataclass(frozen=True)

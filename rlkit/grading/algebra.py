@@ -1,6 +1,6 @@
 """Whether two formulas are the same: math-verify's verdict, confirmed by values at several points to 30 digits.
 
-This may take long or use much memory: `rlkit.grading` runs it in worker processes (`rlkit.bounded`).
+This may take long or use much memory: `grader` runs it in worker processes (`bounded`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rlkit.equality import COMMAND, plain_formula
+from rlkit.grading.equality import COMMAND, plain_formula
 
 if TYPE_CHECKING:
     from sympy import Basic, Expr

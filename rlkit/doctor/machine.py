@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-from rlkit.doctor import Check, Report
+from rlkit.doctor.checks import Check, Report
 
 GIB = 2**30
 
@@ -106,7 +106,7 @@ def _write() -> Iterator[Check]:
 
 
 def _grading() -> Iterator[Check]:
-    from rlkit.grading import grade
+    from rlkit.grading.grader import grade
 
     started = time.perf_counter()
     right = grade(r"\boxed{\frac{\sqrt2}{2}}", r"\frac{1}{\sqrt{2}}", seconds=10)

@@ -95,8 +95,8 @@ def diagnose(
     """
     if min(rows, groups) < 1 or group_size < 2:
         raise ValueError(f"rows, groups start at 1, group_size at 2; not {rows}, {groups}, {group_size}.")
-    from rlkit.doctor_data import data_checks
-    from rlkit.doctor_model import form_checks, rollout_checks
+    from rlkit.doctor.data import data_checks
+    from rlkit.doctor.model import form_checks, rollout_checks
 
     the_task = get_task(task)
     parts = _read(the_task, rows, seed)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlkit.doctor import Check
+from rlkit.doctor.checks import Check
 from rlkit.tasks.base import Task
 
 if TYPE_CHECKING:

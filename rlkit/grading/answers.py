@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rlkit.quantities import number, quantity
+from rlkit.grading.quantities import number, quantity
 
 LONGEST = 1000
 """Characters: a longer answer is compared as text only."""

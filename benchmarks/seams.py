@@ -1,0 +1,165 @@
+"""What a seam costs: a training step with a hook that changes nothing, against a step with no hook.
+
+One trainer, whose method is another one at every step. Learning rate 0, eight prompts in a fixed order and random state
+set back make every step the same step, so that times differ by the hook and by chance only. CPU seconds are counted,
+which other programs on the machine do not add to. The reward differs from row to row and all rows are trained. Run from
+the root of the checkout:
+
+    python -m benchmarks.seams           # prints the table and writes it into benchmarks/README.md
+    python -m benchmarks.seams --steps 10 --dry
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import os
+import platform
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+README = Path(__file__).with_name("README.md")
+BEGIN, END = "<!-- seams:begin -->", "<!-- seams:end -->"
+WARM_UP = 3
+WANTED = 0.02
+"""Largest overhead of a hook that needs no forward of its own."""
+PLAIN = "no hook"
+
+
+def clip(ctx: Any) -> Any:
+    """TRL's clipped ratio."""
+    ratio = (ctx.logps - ctx.old_logps).exp()
+    return (ratio * ctx.advantages).minimum(ratio.clamp(0.8, 1.2) * ctx.advantages)
+
+
+def hooks() -> dict[str, dict[str, Any]]:
+    """Fields of `Method` for each row of the table; each changes nothing."""
+    import torch
+
+    from rlkit.methods.grpo import standardized
+
+    light: dict[str, Any] = {
+        "sampler": lambda ctx, dataset, rows: [(row, ctx.group_size) for row in rows],
+        "rollout": lambda ctx, rows, trainer: trainer.generate_rows(rows),
+        "advantage": lambda ctx: standardized(ctx.rewards),
+        "batch": lambda trainer, batch: batch,
+        "token_weight": lambda ctx: torch.ones_like(ctx.logps),
+        "surrogate": clip,
+    }
+    heavy = {"needs": {"needs": frozenset({"logps"})}, "pooled": {"surrogate": clip, "pooled": True}}
+    return {**{name: {name: hook} for name, hook in light.items()}, "all of these": light, **heavy}
+
+
+def switch(trainer: Any, method: Any) -> None:
+    """Make the trainer run another method from the next step on."""
+    trainer.method = method
+    trainer.draws_rows = method.rollout is not None
+    trainer.rollout_func = trainer._rollout if trainer.draws_rows else None
+    trainer.has_hooks = method.name != PLAIN
+
+
+def measure(steps: int) -> list[dict[str, Any]]:
+    """Median milliseconds and overhead, with its quartiles, of every hook."""
+    from transformers import PrinterCallback
+
+    import rlkit
+    from benchmarks.step import spread
+    from rlkit.tasks.base import get_task
+
+    methods = [rlkit.Method(name, **fields) for name, fields in {PLAIN: {}, "no hook, again": {}, **hooks()}.items()]
+    fixed = {"learning_rate": 0.0, "train_size": 8, "shuffle_dataset": False, "skip_zero_advantage": False}
+    reward = spread(get_task("chain").rewards["graded"])
+    rounds = steps + WARM_UP
+    trainer = rlkit.trainer("grpo", preset="tiny", reward=reward, max_steps=rounds * len(methods) + 1, **fixed)
+    trainer.remove_callback(PrinterCallback)
+    clock = make_clock(trainer, methods)
+    trainer.add_callback(clock)
+    trainer.train()
+    lines = [(line["num_tokens"], line["reward"]) for line in trainer.state.log_history if "loss" in line]
+    tokens = [after[0] - before[0] for before, after in itertools.pairwise(lines)]
+    if len(set(tokens)) > 1 or len({reward for _, reward in lines}) > 1:
+        raise RuntimeError("The steps differ: their times cannot be compared.")
+    plain = clock.seconds[PLAIN][WARM_UP:]
+    return [row(method.name, clock.seconds[method.name][WARM_UP:], plain) for method in methods]
+
+
+def make_clock(trainer: Any, methods: list[Any]) -> Any:
+    """A callback that times each step, every method once a round in a new order, and starts them all the same way."""
+    import torch
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):
+        def __init__(self) -> None:
+            self.seconds: dict[str, list[float]] = {method.name: [] for method in methods}
+            self.due: list[Any] = []
+            self.running, self.started = "", 0.0
+            self.state = torch.get_rng_state()
+
+        def on_step_begin(self, args: Any, state: Any, *more: Any, **about: Any) -> None:
+            if self.running:
+                self.seconds[self.running].append(time.thread_time() - self.started)
+            if not self.due:
+                self.due = random.Random(state.global_step).sample(methods, len(methods))
+                gc.collect()
+                gc.freeze()
+            method = self.due.pop()
+            switch(trainer, method)
+            torch.set_rng_state(self.state)
+            self.running, self.started = method.name, time.thread_time()
+
+    return Clock()
+
+
+def row(name: str, seconds: list[float], plain: list[float]) -> dict[str, Any]:
+    """One line of the table."""
+    low, middle, high = statistics.quantiles([a / b - 1 for a, b in zip(seconds, plain, strict=True)], n=4)
+    ms = 1000 * statistics.median(seconds)
+    return {"name": name, "ms": ms, "overhead": middle, "quartiles": (low, high), "steps": len(seconds)}
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Markdown of all cases."""
+    import torch
+    import trl
+
+    lines = ["| hook that changes nothing | CPU ms a step | overhead (quartiles) | wanted |", "|---|---|---|---|"]
+    for case in found:
+        name, (low, high) = case["name"], case["quartiles"]
+        forward = name in ("needs", "pooled")
+        wanted = "one more forward" if forward else "" if "no hook" in name else f"at most {WANTED:.0%}"
+        over = "" if name == PLAIN else f"**{case['overhead']:+.1%}** ({low:+.1%} to {high:+.1%})"
+        label = name if " " in name else f"`{name}`"
+        lines.append(f"| {label} | {case['ms']:.1f} | {over} | {wanted} |")
+    about = f"Preset tiny, 8 prompts x 8 rollouts, {found[0]['steps']} steps of each after {WARM_UP} to warm up; torch "
+    about += f"{torch.__version__}, TRL {trl.__version__}, Python {platform.python_version()}, {platform.system()} "
+    about += f"{platform.machine()}, one thread. `no hook, again` shows what chance adds."
+    return "\n".join([*lines, "", about])
+
+
+def write(text: str) -> None:
+    """Put the table between its marks in the README."""
+    old = README.read_text(encoding="utf-8")
+    before, rest = old.split(BEGIN)
+    after = rest.split(END)[1]
+    README.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8", newline="\n")
+
+
+def main() -> None:
+    """Measure every seam."""
+    parser = argparse.ArgumentParser(description="Time per training step with hooks that change nothing.")
+    parser.add_argument("--steps", type=int, default=60, help="timed steps a hook")
+    parser.add_argument("--dry", action="store_true", help="print only")
+    given = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    text = table(measure(given.steps))
+    print(text)
+    if not given.dry:
+        write(text)
+
+
+if __name__ == "__main__":
+    main()
