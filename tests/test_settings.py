@@ -81,3 +81,12 @@ def test_unknown_preset_and_method_list_near_names():
         get_method("grpoo")
     with pytest.raises(ValueError, match="scale"):
         PLUS_ONE.with_options(scales=1)
+
+
+def test_rows_that_do_not_divide_name_the_nearest_valid_values():
+    import rlkit
+
+    with pytest.raises(ValueError, match="Nearest batches: 8 or 12"):
+        rlkit.trainer("grpo", per_device_train_batch_size=10, num_generations=4)
+    with pytest.raises(ValueError, match="odd number"):
+        rlkit.trainer("mc_grpo", extra=0, num_generations=4, max_steps=1, preset="smoke").train()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlkit.combine import JOIN
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
 from rlkit.runs.digest import digest, join
@@ -85,12 +86,13 @@ def run_sources(method: Method) -> dict[str, str]:
 
 def _files_of(method: Method) -> list[str]:
     """Modules of `rlkit.methods` with a method of this name: the file counts even where no function of it is used."""
+    names = {name.strip() for name in method.name.split(JOIN)}  # "mc_grpo+replay" is made of two
     loaded = [name for name in sys.modules if name.startswith("rlkit.methods.")]
-    return [name for name in loaded if any(_is_named(value, method.name) for value in vars(sys.modules[name]).values())]
+    return [name for name in loaded if any(_is_named(value, names) for value in vars(sys.modules[name]).values())]
 
 
-def _is_named(value: Any, name: str) -> bool:
-    return isinstance(value, Method) and value.name == name
+def _is_named(value: Any, names: set[str]) -> bool:
+    return isinstance(value, Method) and value.name in names
 
 
 def _changed(overrides: Mapping[str, Any], layers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
-from rlkit.settings import resolve
+from rlkit.settings import Settings, resolve
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -54,11 +55,13 @@ def trainer(
     from rlkit.prompts import for_model
     from rlkit.rewards import resolve_reward
     from rlkit.tasks.base import get_task
+    from rlkit.trainers import checks
     from rlkit.trainers.rlvr import RLVRTrainer
 
     chosen, dial = get_method(method), get_preset(preset)
     the_task = get_task(dial.task if task is None else task)
     settings = resolve(chosen, dial, the_task.config, overrides)
+    checks.check_batch(_generation_batch(settings), settings["num_generations"])
     if dial.threads:
         torch.set_num_threads(dial.threads)
     policy, tokenizer = load_model(dial.model if model is None else model)
@@ -77,3 +80,11 @@ def trainer(
     )
     built.settings, built.task = settings, the_task
     return built
+
+
+def _generation_batch(settings: Settings) -> int:
+    """Completions that are drawn at once, on all processes."""
+    if settings.get("generation_batch_size"):
+        return int(settings["generation_batch_size"])
+    chunks = settings.get("steps_per_generation") or settings.get("gradient_accumulation_steps") or 1
+    return int(settings["per_device_train_batch_size"] * chunks * int(os.environ.get("WORLD_SIZE", "1")))
