@@ -304,3 +304,17 @@ def test_installed_packages_count_by_their_version() -> None:
 )
 def test_imports_hand_computed(text: str, found: Any) -> None:
     assert set(sources.imports(text.encode(), "rlkit.methods.a", False)) == found
+
+
+def test_a_package_of_a_site_folder_that_sysconfig_does_not_name_is_installed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's site folder, or one added by a .pth file: walking through all of torch took minutes."""
+    for folder in ("site-packages", "mine"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    (tmp_path / "site-packages" / "rlkit_test_installed.py").write_text("import json\n", encoding="utf-8")
+    (tmp_path / "mine" / "rlkit_test_mine.py").write_text("import json\n", encoding="utf-8")
+    sources._search_folders.cache_clear()
+    assert sources.file_of("rlkit_test_installed") is None
+    assert sources.file_of("rlkit_test_mine") == (tmp_path / "mine" / "rlkit_test_mine.py").resolve()

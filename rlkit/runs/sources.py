@@ -20,6 +20,7 @@ NOT_RUN = frozenset({PACKAGE, "rlkit.presets", "rlkit.paths", "rlkit.show", "rlk
 """Modules whose text changes no number: what presets say is hashed by value, the others draw, find files or print."""
 
 _INSTALLED = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")]
+_SITES = {"site-packages", "dist-packages"}
 _FROZEN: dict[Path, bytes] | None = None
 
 
@@ -83,7 +84,8 @@ def file_of(module: str) -> Path | None:
 @functools.cache
 def _own_file(name: str, module: str) -> Path | None:
     path = Path(name).resolve()
-    installed = any(path.is_relative_to(folder) for folder in _INSTALLED)
+    # A user's site folder, Debian's, or one added by a .pth file is none that sysconfig names.
+    installed = bool(_SITES & set(path.parts)) or any(path.is_relative_to(folder) for folder in _INSTALLED)
     own = path.suffix == ".py" and (not installed or module.partition(".")[0] == PACKAGE)
     return path if own else None
 
