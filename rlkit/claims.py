@@ -118,7 +118,7 @@ def decide(op: str, threshold: float, lo: float, hi: float, tolerance: float = 0
 def judge(claim: Claim, values: Any) -> Verdict:
     """Judge a claim by its values, shape (n,): one per seed, or one per item of the sample.
 
-    One seed decides nothing: it has no interval. Fewer than 5 seeds: the verdict is preliminary.
+    One value decides nothing: it has no interval. Fewer than 5 seeds: the verdict is preliminary.
 
     Raises:
         ValueError: where there are no values, or one is not finite.
@@ -128,7 +128,7 @@ def judge(claim: Claim, values: Any) -> Verdict:
     estimate, lo, hi = (round6(number) for number in interval(array))
     verdict = decide(claim.op, round6(claim.threshold), lo, hi, round6(claim.tolerance))
     over_seeds = claim.over == "seeds"
-    if over_seeds and n == 1:
+    if n == 1:
         verdict = "inconclusive"
     if over_seeds and n < ENOUGH_SEEDS:
         verdict = PRELIMINARY + verdict
@@ -295,7 +295,7 @@ def _problem(claim: _Record) -> str:
         return f"unknown verdict {claim.verdict!r}"
     if claim.seeds is not None and (claim.seeds < ENOUGH_SEEDS) != claim.verdict.startswith(PRELIMINARY):
         return f"{claim.verdict!r} does not fit {claim.seeds} seeds"
-    follows = {decide(claim.op, claim.threshold, lo, hi)} | ({"inconclusive"} if claim.seeds == 1 else set())
+    follows = {decide(claim.op, claim.threshold, lo, hi)} | ({"inconclusive"} if claim.n == 1 else set())
     if claim.op != "==" and plain(claim.verdict) not in follows:  # the tolerance of == is not in the file
         return f"{claim.verdict!r} does not follow from {claim.op} {claim.threshold} and [{lo}, {hi}]"
     return ""

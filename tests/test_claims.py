@@ -207,3 +207,8 @@ def test_the_table_sets_verdicts_beside_the_committed_ones() -> None:
     assert shown["c"].decided == "supported"
     assert "&lt;b&gt;" in shown._repr_html_()
     assert "preliminary" in repr(shown)
+
+
+def test_one_value_decides_nothing_over_a_sample_either() -> None:
+    claim = Claim("one", "s", "e", ">", 0.0, "u", "supported", over="sample")
+    assert judge(claim, [1.0]).verdict == "inconclusive"

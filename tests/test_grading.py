@@ -393,3 +393,29 @@ def test_ten_thousand_golds_against_themselves():
 def test_the_value_of_a_number_is_exact():
     assert grade(r"\boxed{0.1}", str(Fraction(1, 10))) == 1.0
     assert grade(r"\boxed{100000000000000000001}", "100000000000000000000") == 0.0
+
+
+@pytest.mark.parametrize(
+    ("completion", "gold"),
+    [
+        (r"\boxed{3\mathrm{i}}", "3"),
+        (r"\boxed{3}", r"3\mathrm{i}"),
+        (r"\boxed{2\mathbf{x}}", "2"),
+        (r"\boxed{5\text{ M}}", "5"),
+        (r"\boxed{5\text{ bn}}", "5"),
+        (r"\boxed{5 grand}", "5"),
+        (r"\boxed{101 binary}", "101"),
+        (r"\boxed{5\text{ false}}", "5"),
+        ("#### 5, or six", "5"),
+        ("#### 5, million", "5"),
+        ("#### 5.x", "5"),
+        ("#### 5, x", "5"),
+        ("#### 5!", "5"),
+        (r"\boxed{3<4}", "1<2"),
+        (r"\boxed{1=2}", "3=4"),
+        (r"\boxed{\sqrt{10^{32}+1}}", "10^{16}"),
+        (r"\boxed{\sin(x)=1}", "1"),
+    ],
+)
+def test_what_changes_a_number_is_no_unit_and_no_remark(completion, gold):
+    assert grade(completion, gold) == 0.0

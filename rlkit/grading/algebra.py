@@ -68,13 +68,15 @@ def _cases_differ(candidate: str, gold: str) -> bool:
 
 
 def _agree(a: Any, b: Any) -> bool:
-    """Whether two formulas have the same value to 30 digits at each of several points where both have one."""
+    """Whether two formulas have the same value to 120 digits at each of several points where both have one."""
     from sympy import Expr, MatrixBase
+    from sympy.logic.boolalg import BooleanAtom
 
     if isinstance(a, MatrixBase) and isinstance(b, MatrixBase):
         return a.shape == b.shape and all(_agree(x, y) for x, y in zip(a, b, strict=True))
     if not isinstance(a, Expr) or not isinstance(b, Expr):
-        return bool(a == b)
+        # Two false inequalities are the same sympy object, and not the same answer.
+        return not isinstance(a, BooleanAtom) and bool(a == b)
     if a == b:
         return True
     verdicts = [_close(x, y) for x, y in _values(a, b)]
@@ -82,21 +84,21 @@ def _agree(a: Any, b: Any) -> bool:
 
 
 def _values(a: Expr, b: Expr) -> list[tuple[Any, Any]]:
-    """Values of both at fixed rational points, 50 digits each; points where one of them has none are left out."""
+    """Values of both at fixed rational points, 150 digits each; points where one of them has none are left out."""
     from sympy import Rational
 
     symbols: list[Basic] = sorted(a.free_symbols | b.free_symbols, key=str)
     found = []
     for k in range(2 if symbols else 1):
         point = {s: Rational(7 * i + 11 * k + 5, 3 * i + 2 * k + 4) for i, s in enumerate(symbols)}
-        pair = tuple(side.subs(point).doit().evalf(50) for side in (a, b))
+        pair = tuple(side.subs(point).doit().evalf(150) for side in (a, b))
         if all(value.is_number and value.is_finite for value in pair):
             found.append(pair)
     return found
 
 
 def _close(x: Any, y: Any) -> bool:
-    return bool(abs(x - y) <= max(abs(x), abs(y)) * 10**-30)
+    return bool(abs(x - y) <= max(abs(x), abs(y)) * 10**-120)
 
 
 def _same_relation(a: Any, b: Any) -> bool:
@@ -107,6 +109,8 @@ def _same_relation(a: Any, b: Any) -> bool:
     if isinstance(a, And) and isinstance(b, And):
         left, right = (getattr(side, "_unsorted_args", side.args) for side in (a, b))
         return len(left) == len(right) and all(_same_relation(x, y) for x, y in zip(left, right, strict=True))
+    if not (a.free_symbols | b.free_symbols):  # 3 < 4 and 1 < 2 differ by a factor of 1, and are not one answer
+        return False
     if not isinstance(a, Relational) or not isinstance(b, Relational):
         return False
     try:

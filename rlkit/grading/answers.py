@@ -21,7 +21,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _WORD = re.compile(r"[^\s$]*")
 _HASH = re.compile(r"####[ \t]*([^\n]*)")
 _NUMERAL = r"[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?"
-_HASH_NUMBER = re.compile(rf"(\\?[$€£¥]?\s*{_NUMERAL}(?:\s*\\?%)?)\**\s*(?:[.,;:!)]|$)(.*)")
+_HASH_NUMBER = re.compile(rf"(\\?[$€£¥]?\s*{_NUMERAL}(?:\s*\\?%)?)\**\s*(?:[.,;:)](?=\s|$)|$)(.*)")
 _ANSWER_IS = re.compile(r"answer(?:\s+is|\s*[:=])\s*([^\n]{1,200})", re.IGNORECASE)
 _LAST_NUMBER = re.compile(rf"(?<![\w.]){_NUMERAL}(?:\s*\\?%)?(?!\w)")
 
@@ -68,8 +68,16 @@ def hashed(text: str) -> str | None:
         return None
     line = lines[-1].strip().strip("*").strip()
     number = _HASH_NUMBER.fullmatch(line)
-    # Another digit or a formula behind the number may change its meaning ("72, or 73"): then the line is the answer.
-    return number[1] if number and not re.search(r"[0-9\\=^+/<>]", number[2]) else line
+    # Another digit, a formula or a word such as "million" behind the number may change its meaning ("72, or 73"): then
+    # the line is the answer.
+    changes = number and (re.search(r"[0-9\\=^+/<>!]|(?<!\w)[A-Za-z](?!\w)", number[2]) or _counts(number[2]))
+    return number[1] if number and not changes else line
+
+
+def _counts(rest: str) -> bool:
+    from rlkit.grading.quantities import NO_UNITS
+
+    return any(word in NO_UNITS for word in re.findall(r"[a-z]+", rest.casefold()))
 
 
 def marked(text: str) -> str | None:

@@ -75,7 +75,10 @@ def same(candidate: str, gold: str, policy: Policy, formulas: Formulas = undecid
 
 # --- lists ---------------------------------------------------------------------------------------------------------
 
-_NAMED = re.compile(r"((?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?)?(?: ?\( ?[A-Za-z] ?\))?) ?(=|\\in(?![A-Za-z])) ?(.+)")
+_CALLS = r"(?:arc)?(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|max|min|gcd|lcm|det|lim|frac)"
+_NAMED = re.compile(
+    r"((?:[A-Za-z]|\\(?!" + _CALLS + r")[a-z]+)(?:_\{?\w+\}?)?(?: ?\( ?[A-Za-z] ?\))?) ?(=|\\in(?![A-Za-z])) ?(.+)"
+)
 _RELATION = re.compile(r"=|<|>|\\(?:le|ge|lt|gt|ne|neq)(?![A-Za-z])")
 
 

@@ -80,6 +80,12 @@ _SAME_UNIT = {
 _SHORT_UNITS = frozenset(
     re.findall(r"\w+", "cm mm km kg mg ml ft in yd mi lb lbs oz hr hrs min mins sec mph kph deg usd eur")
 )
+# Words of fewer than four letters that are units inside \\text{}; one letter only in lower case: 5 M is 5 million.
+_TEXT_UNITS = _SHORT_UNITS | frozenset(
+    re.findall(
+        r"\w+", "m s g l h mol rad hz pa kw kj ha ton day men man cup pie egg box pen car bus boy cat dog toy hat bag"
+    )
+)
 _JOINERS = frozenset({"per", "of", "in", "the", "a", "sq", "to"})
 # Words that change what the number means: dropping them could make a wrong answer right.
 _WORDS_THAT_COUNT = """
@@ -89,9 +95,10 @@ _WORDS_THAT_COUNT = """
     roughly almost over under above below between mod modulo base remainder infinity infinite undefined zero one
     two three four five six seven eight nine ten eleven twelve am pm bc ad ce bce dot is are was if when for where
     with without except by pi
+    grand lakh crore gross binary hex octal decimal wrong false true inverse reciprocal mn bn
     sin cos tan cot sec csc log ln exp sqrt frac theta alpha beta gamma delta lambda sigma omega phi max gcd lcm
 """
-_NO_UNITS = frozenset(word + end for word in re.findall(r"\w+", _WORDS_THAT_COUNT) for end in ("", "s"))
+NO_UNITS = frozenset(word + end for word in re.findall(r"\w+", _WORDS_THAT_COUNT) for end in ("", "s"))
 _CURRENCY = re.compile(r"([-+]?) ?(\\\$|[$€£¥₹]) ?(?=[-0-9.])")
 _ANGLE = re.compile(r"sin|cos|tan|cot|sec|csc|cis")
 _PERCENT = re.compile(r" ?(?:\\?%| percent| per cent|\\text ?\{ ?(?:percent|per cent|\\?%) ?\})$")
@@ -136,13 +143,16 @@ def quantity(text: str) -> Quantity:
 def _is_unit(text: str, short: bool, glued: bool = False) -> bool:
     """Whether words may be dropped behind a number: a known unit, or nouns. `5xy` and `5 million` are no such thing."""
     parts = text.replace(".", " ").replace("/", " ").casefold().split()
-    if not parts or any(part in _NO_UNITS or not part.isalpha() for part in parts):
+    if not parts or any(part in NO_UNITS or not part.isalpha() for part in parts):
         return False
     if glued:  # "5cm", never "5abcd"
         return len(parts) == 1 and parts[0] in _SHORT_UNITS
     if parts[0] in _JOINERS - _SHORT_UNITS or parts[-1] in _JOINERS - _SHORT_UNITS:
         return False
-    return short or all(len(part) >= 4 or part in _SHORT_UNITS | _JOINERS for part in parts)
+    known = _TEXT_UNITS if short else _SHORT_UNITS
+    if any(len(part) == 1 and part.isupper() for part in text.replace(".", " ").replace("/", " ").split()):
+        return False
+    return all(len(part) >= 4 or part in known | _JOINERS for part in parts)
 
 
 def _unit_name(text: str) -> str:

@@ -8,7 +8,7 @@ rewards r_1..r_G:
     rloo     A_i = r_i - mean(r without r_i) = G / (G - 1) * (r_i - mean(r))
 
 What is different here. `grpo` is TRL's own trainer with nothing set: the loss is a mean over the tokens of the batch
-(`loss_type="dapo"`) without KL; the paper averages per completion (`loss_type="grpo"`) and has beta = .04. `dr_grpo` is
+(`loss_type="dapo"`) without KL; the paper averages per completion (`loss_type="grpo"`) and has a KL term. `dr_grpo` is
 two of TRL's switches: no std, and a loss that divides by the constant max_completion_length instead of a length. `rloo`
 keeps that loss, which is the original's sum over tokens up to a constant, with TRL's clip (never active on fresh
 rollouts) and without the original's KL in the reward.

@@ -7,12 +7,13 @@ hint h some rollouts are right:
     level 0 is no hint; level l + 1 is tried when level l has no right rollout, up to L = 3; the last group stays
     PPO's clip .2 / .28, z-score in the group, no KL. Tested without hints
 
-What is different here, and why. In the paper the policy writes the hint itself from a reference solution (by its own
-ablation better than a fixed one). A tiny base reads no instructions, so here a hint is the start of a worked
-solution, set behind the prompt, from which a base goes on: at level l of L the share l / (L + 1) of it. The variant
-that moves one level an epoch is left out. A rollout is right when its reward is at least `right_at`; use a reward
-that looks at the final answer, since a hinted completion holds only the rest of the solution. Rollouts that are
-thrown away are charged to `generated_tokens`: a fair control has as many.
+What is different here, and why. The paper sums over the tokens of a rollout; here the loss is TRL's token mean. In the
+paper the policy writes the hint itself from a reference solution (by its own ablation better than a fixed one). A tiny
+base reads no instructions, so here a hint is the start of a worked solution, set behind the prompt, from which a base
+goes on: at level l of L the share l / (L + 1) of it. The variant that moves one level an epoch is left out. A rollout
+is right when its reward is at least `right_at`; use a reward that looks at the final answer, since a hinted completion
+holds only the rest of the solution. Rollouts that are thrown away are charged to `generated_tokens`: a fair control has
+as many.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """POPE: prompts that are too hard get the shortest start of a solution from which the policy can finish.
 
-Paper: arXiv 2601.18779 (abstract; the method from three summaries that agree). Before training, for every hard prompt
+Paper: arXiv 2601.18779 (abstract; the method from three summaries; a fourth describes fixed
+quarters of the solution). Before training, for every hard prompt
 x, one that the starting policy fails in all of K rollouts, with a right solution z:
 
     x' = x + instruction + z[:k],   k = the shortest of some evenly spaced starts that gives a right completion

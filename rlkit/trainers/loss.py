@@ -46,9 +46,8 @@ class LossSeams(Coefficients):
             self._pool()
             inputs = {**inputs, "advantages": inputs["objective"]}
         chosen, trained = self._choose(inputs)
-        factor = None
-        if chosen is not inputs:
-            factor = rows.row_factor(self.loss_type, inputs, chosen, inputs["counted_per_micro_batch"])
+        # Also where this micro-batch loses no row: others of the generation batch may, and they share a denominator.
+        factor = rows.row_factor(self.loss_type, inputs, chosen, inputs["counted_per_micro_batch"])
         self._live = chosen = dict(chosen)
         try:
             with self._metrics_of_trained_rows(trained):

@@ -167,3 +167,28 @@ def test_the_ratio_is_one_on_fresh_rollouts_only(build: Build) -> None:
 
     build(method=Method("w", token_weight=weigh), num_iterations=2, max_steps=2, learning_rate=1e-2).train()
     assert ratios[0] < 1e-5 < 1e-4 < ratios[1]
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dr_grpo"])
+def test_a_micro_batch_that_loses_no_row_has_the_same_denominator(build: Build, loss: str) -> None:
+    """One row of 32 is out, so three of four micro-batches are whole; nothing is skipped."""
+
+    def all_but_one(rewards: Tensor) -> Any:
+        keep = torch.ones_like(rewards, dtype=torch.bool)
+        keep[0, 0] = False
+        return keep
+
+    recorder = Recorder(all_but_one)
+    trainer = build(
+        method=Method("all_but_one", advantage=recorder),
+        named={"skip_zero_advantage": False},
+        loss_type=loss,
+        gradient_accumulation_steps=4,
+        per_device_train_batch_size=8,
+        max_completion_length=LONGEST,
+        max_steps=1,
+        max_grad_norm=1e9,
+    )
+    trainer.train()
+    expected = loss_and_gradient(recorder.rows, loss, LONGEST)
+    assert history(trainer, "loss", "grad_norm")[0] == pytest.approx(expected, rel=2e-6, abs=1e-6)

@@ -62,7 +62,7 @@ SCALES: list[dict[str, Any]] = [{"scale_rewards": "group"}, {"scale_rewards": "b
 SCALES += [{"multi_objective_aggregation": "normalize_then_sum", "reward": [half_reward, length_reward]}]
 
 
-@pytest.mark.parametrize("options", SCALES, ids=str)
+@pytest.mark.parametrize("options", SCALES, ids=lambda options: str(next(iter(options.values()))))
 def test_groups_of_another_size_are_what_trl_gives_at_that_size(build: Build, options: dict[str, Any]) -> None:
     """8 prompts x 4 by a sampler in a run with groups of 8, against TRL with groups of 4: the same rollouts."""
     prompts: list[Any] = []
