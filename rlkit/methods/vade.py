@@ -77,10 +77,20 @@ class Posterior:
         self.counts, self._row = torch.zeros(3, 0), dict[str, int]()
 
     def start(self, dataset: Any) -> None:
-        """Make room for the rows of `dataset`, once. Raises ValueError for restored counts of another data set."""
+        """Make room for the rows of `dataset`, once.
+
+        Raises:
+            ValueError: rows that cannot be told apart, or restored counts of another data set.
+
+        """
         if not self._row:
             column = "id" if "id" in dataset.column_names else "prompt"
             self._row = {str(key): i for i, key in enumerate(dataset[column])}
+            if len(self._row) < len(dataset):
+                twice = len(dataset) - len(self._row)
+                raise ValueError(
+                    f"vade knows rows by their {column!r}, and {twice} rows repeat one. Give each row an id."
+                )
             self.counts = self.counts if self.counts.numel() else torch.zeros(3, len(dataset))
         if self.counts.size(1) != len(dataset):
             raise ValueError(f"The counts are of {self.counts.size(1)} prompts, and the data set has {len(dataset)}.")

@@ -5,6 +5,7 @@ Each error names the method, the seam, and what was expected.
 
 from __future__ import annotations
 
+import logging
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,8 @@ from torch import Tensor
 
 from rlkit.method import Method
 from rlkit.trainers import rows
+
+logger = logging.getLogger(__name__)
 
 SURROGATE_LOSSES = ("grpo", "bnpo", "dr_grpo", "dapo")
 IDS = ("prompt_ids", "completion_ids")
@@ -201,6 +204,12 @@ def check_fit(method: Method, trainer: Any) -> None:
     for is_wrong, needed in wrong:
         if is_wrong:
             raise ValueError(f"{who(method, 'surrogate')}: it replaces TRL's ratio and clip, and needs {needed}.")
+    if method.advantage is not None and args.multi_objective_aggregation != "sum_then_normalize":
+        logger.warning(
+            "%s: it sees the weighted sum of rewards; multi_objective_aggregation=%r counts only where it gives None.",
+            who(method, "advantage"),
+            args.multi_objective_aggregation,
+        )
     if method.pooled and trainer.generate_every % args.gradient_accumulation_steps:
         raise ValueError(
             f"Method {method.name!r} is pooled: an optimiser step of {args.gradient_accumulation_steps} micro-batches "

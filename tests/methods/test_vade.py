@@ -77,3 +77,9 @@ def test_counts_find_the_prompts_between_solved_and_hopeless():
     assert vade.expected_gain(a, b).argmax() == 1
     wins = [int(vade.gain(vade.thompson(a, b, 0, step)).argmax()) for step in range(200)]
     assert wins.count(1) > 150
+
+
+def test_rows_that_cannot_be_told_apart_are_refused():
+
+    with pytest.raises(ValueError, match="2 rows repeat one"):
+        vade.Posterior().start(Dataset.from_dict({"prompt": ["a", "a", "b", "b"]}))
