@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from rlkit.claims import ENOUGH_SEEDS, PRELIMINARY, decide
 from rlkit.method import near
 from rlkit.runs import results
 from rlkit.stats import auc, interval, smallest_detectable, summary
+from rlkit.steps.step import Step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +50,9 @@ class Runs:
     stored: dict[str, list[Stored]] = field(default_factory=dict, repr=False)
     """Further tables of the runs by name, as they were stored: read them with `table`."""
 
+    kept_steps: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict, repr=False)
+    """(arm, seed) to steps as they were stored, by number: read them with `steps`."""
+
     @classmethod
     def collect(
         cls,
@@ -64,7 +69,12 @@ class Runs:
         frame, times = (pd.concat(parts, ignore_index=True) for parts in (metrics, timing))
         machines = [entry.meta["machine"] for _, _, entry in runs]
         machine = machines[0] if all(other == machines[0] for other in machines) else {}
-        return cls(list(arms), frame, times, settings, totals, dict(keys), list(notes), machine, _stored(runs))
+        steps = {
+            (arm.label, seed): {number: entry.files[f"step_{number}.json"] for number in entry.meta["steps"]}
+            for arm, seed, entry in runs
+            if entry.meta.get("steps")
+        }
+        return cls(list(arms), frame, times, settings, totals, dict(keys), list(notes), machine, _stored(runs), steps)
 
     def table(self, name: str) -> pd.DataFrame:
         """A table that the runs stored beside their metrics, such as "examples": columns arm, seed, then its own.
@@ -80,6 +90,16 @@ class Runs:
         parts = [(arm, seed, results.read_frame(text, types)) for arm, seed, text, types in self.stored[name]]
         frame = pd.concat([part.assign(arm=arm, seed=seed) for arm, seed, part in parts], ignore_index=True)
         return frame[["arm", "seed", *frame.columns.drop(["arm", "seed"])]]
+
+    def steps(self, arm: str, seed: int = 0) -> dict[int, Step]:
+        """The steps in slow motion that `record_steps=` kept of a run, by number.
+
+        Raises:
+            ValueError: none was kept of this run.
+        """
+        if (arm, seed) not in self.kept_steps:
+            raise ValueError(f"No step was kept of arm {arm!r}, seed {seed}: run it with record_steps=[0, ...].")
+        return {number: Step.from_dict(json.loads(text)) for number, text in self.kept_steps[arm, seed].items()}
 
     @property
     def milliseconds(self) -> float:

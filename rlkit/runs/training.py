@@ -23,6 +23,7 @@ from rlkit.runs import examples
 from rlkit.runs.examples import Examples
 from rlkit.runs.keys import Run
 from rlkit.sampling import complete
+from rlkit.steps.step import Step
 from rlkit.trainers.factory import trainer as build
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
@@ -47,6 +48,8 @@ class Result:
     """What a reader must know about the run."""
     tables: dict[str, pd.DataFrame] = field(default_factory=dict)
     """Named tables beside the metrics, stored as `NAME.csv`; plain index, `Runs.table` adds arm and seed."""
+    steps: dict[int, Step] = field(default_factory=dict)
+    """What `record_steps` kept, stored as `step_NUMBER.json`."""
 
 
 def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[TrainerCallback] = ()) -> Result:
@@ -74,6 +77,7 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
         result = collect(trainer, evaluation)
         table = seen.frame(logged_steps(trainer))
         result.tables = {examples.NAME: table} if len(table) else {}
+        result.steps = dict(trainer.steps)
         del trainer, evaluation
         gc.collect()
     return result

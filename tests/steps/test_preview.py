@@ -199,3 +199,15 @@ def test_a_part_of_a_step_keeps_the_numbers_of_the_whole() -> None:
         step.only([9])
     with pytest.raises(ValueError, match="Did you mean 'entropy'"):
         step.show("entropie")
+
+
+def test_a_run_of_the_grid_keeps_steps_without_another_metric(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLKIT_HOME", str(tmp_path))
+    plain, kept = (
+        rlkit.run(["mc_grpo"], preset="smoke", progress=False, **more) for more in ({}, {"record_steps": [1]})
+    )
+    assert kept.frame.equals(plain.frame)
+    step = kept.steps("mc_grpo")[1]
+    assert step.step == 1 and len(step.rows) == 36
+    with pytest.raises(ValueError, match="record_steps"):
+        plain.steps("mc_grpo")
