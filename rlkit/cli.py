@@ -44,7 +44,7 @@ def _said_plainly() -> Iterator[None]:
     """What went wrong in one line instead of a traceback."""
     try:
         yield
-    except (ValueError, KeyError, OSError, LookupError) as error:
+    except (ValueError, KeyError, OSError, LookupError, ModuleNotFoundError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise _fail(str(text)) from None
 
@@ -214,6 +214,16 @@ def start(folder: Annotated[Path, typer.Argument(help="A folder of your own; it 
             shutil.copyfile(path, target)
         (folder / paths.MARKER).write_text("The results of rlkit go to this folder.\n", encoding="utf-8")
     typer.echo(f"{len(files)} notebooks in {own}. Next:\n  cd {folder}\n  python -m jupyterlab notebooks")
+
+
+@app.command()
+def site(folder: Annotated[Path | None, typer.Option(help="Where to; build/site by default.")] = None) -> None:
+    """Write everything there is to read as static pages: notebooks, methods, claims, API. Nothing is executed."""
+    from rlkit.site import build
+
+    with _said_plainly():
+        made = build(folder)
+    typer.echo(f"{made.pages} pages, {made.size / 1e6:.1f} MB: open {_short(made.folder / 'index.html')}")
 
 
 @app.command("build-bases")
