@@ -58,6 +58,9 @@ def build(folder: Path | None = None) -> Built:
     shutil.rmtree(source, ignore_errors=True)
     write_sources(source)
     _generate(source, target)
+    for path in [*target.glob("assets/javascripts/**/*.map"), target / "search" / "search_index.json"]:
+        path.unlink()  # for debugging; the search reads search_index.js
+    shutil.rmtree(target / "assets" / "javascripts" / "lunr")  # other languages
     made = [path for path in target.rglob("*") if path.is_file()]
     return Built(target, sum(path.suffix == ".html" for path in made), sum(path.stat().st_size for path in made))
 
@@ -130,8 +133,7 @@ def _filled(
     nav += [{"Methods": ["methods/index.md", *({name: f"methods/{name}.md"} for name in named)]}]
     nav += [{"Claims": "claims.md"}]
     nav += [{"Guide": [*({title: place} for place, (title, _) in texts.items()), {"Logs": "logs.md"}]}]
-    nav += [{"API": ["api/index.md", *({f"rlkit.{n}": f"api/{n}.md"} for n in reference.modules() if n != "files")]}]
-    nav[-1]["API"].append({"Single files": "api/files.md"})
+    nav += [{"API": ["api/index.md", *({f"rlkit.{name}": f"api/{name}.md"} for name in reference.modules())]}]
     for plugin in settings["plugins"]:
         if isinstance(plugin, dict) and "mkdocstrings" in plugin:
             plugin["mkdocstrings"]["handlers"]["python"]["paths"] = [str(reference.PACKAGE.parent)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -52,15 +53,24 @@ def _notebook(notebook: Evidence, images: str) -> Markup:
     empty = Markup('<p class="rl-small">No figure is recorded yet.</p>')
     return Markup(
         '<section class="rl-book" aria-labelledby="{slug}">\n<h2 id="{slug}"><a href="{page}">{title}</a></h2>\n'
-        '<p class="rl-small">{tally} {source}</p>\n<div class="rl-gallery">\n{cards}\n</div>\n</section>'
+        '<p class="rl-asks">{asks}</p>\n<p class="rl-small">{tally} {source}</p>\n<div class="rl-gallery">\n{cards}\n</div>\n</section>'
     ).format(
         slug=notebook.slug,
         page=page,
         title=notebook.title,
         tally=parts.tally(notebook.claims.values()),
         source=source,
+        asks=_begin(notebook.summary),
         cards=cards or empty,
     )
+
+
+def _begin(text: str, most: int = 260) -> str:
+    """The first sentences of a paragraph of Markdown, as plain text."""
+    words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text).replace("*", "").replace("`", "").replace("$", "")
+    sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", words)
+    kept = [s for i, s in enumerate(sentences) if i == 0 or len(" ".join(sentences[: i + 1])) <= most]
+    return " ".join(kept)
 
 
 def _card(notebook: Evidence, picture: Picture, page: str, images: str) -> Markup:
@@ -80,7 +90,7 @@ def _card(notebook: Evidence, picture: Picture, page: str, images: str) -> Marku
 
 def ledger(evidence: Mapping[str, Evidence]) -> str:
     """All claims with their guesses, estimates and verdicts."""
-    return "\n".join([f"{parts.front(title='Claims')}# Claims", "", *_ledger(evidence)])
+    return "\n".join([f"{parts.front(title='Claims', hide=['navigation', 'toc'])}# Claims", "", *_ledger(evidence)])
 
 
 def _ledger(evidence: Mapping[str, Evidence]) -> Iterator[str]:

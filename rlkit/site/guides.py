@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
+from rlkit.cli import BEGIN, END
 from rlkit.site import parts
 
 GUIDES = {
@@ -64,7 +65,13 @@ def guides(root: Path) -> dict[str, tuple[str, str]]:
     """The guides that are there: page to title and Markdown, links as they were."""
     files = {place: (title, root / name) for name, (place, title) in GUIDES.items()}
     found = {p: (title, path.read_text(encoding="utf-8")) for p, (title, path) in files.items() if path.is_file()}
-    return {place: (title, parts.front(title=title) + text) for place, (title, text) in found.items()}
+    return {place: (title, parts.front(title=title) + _without_verdicts(text)) for place, (title, text) in found.items()}
+
+
+def _without_verdicts(text: str) -> str:
+    """The README's table of verdicts is a page here."""
+    table = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return table.sub("See [all claims and their verdicts](../claims.md) and the [gallery](../index.md).", text)
 
 
 def logs(readme: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 PLACE = re.compile(r'<div class="rl-output" data-place="(\d+)"></div>')
 MATH = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+SOURCE = '<details class="mkdocstrings-source" data-search-exclude>'
+"""The search finds what a function says, not every line of its code."""
 OUTPUTS = "outputs.json"
 
 
@@ -47,4 +49,5 @@ def on_page_content(content: str, *, page: Any, config: Any, **_: Any) -> str:
     def shown(found: re.Match[str]) -> str:
         return formula(html.unescape(found[3]), found[2] == "[")
 
+    content = content.replace('<details class="mkdocstrings-source">', SOURCE)
     return PLACE.sub(put, MATH.sub(shown, content))

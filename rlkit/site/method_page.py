@@ -30,6 +30,9 @@ SEAMS = {
     "state": "memory that survives a resume",
 }
 
+BEGINS = re.compile(r"^(What is different here(?:, and why)?\.|Papers?:)", re.MULTILINE)
+"""How paragraphs of the files begin; set in bold."""
+
 PAGE = """# {name}
 
 <p class="rl-lead">{summary}</p>
@@ -62,13 +65,13 @@ PAGE = """# {name}
 
 def page(method: Method, file: MethodFile, evidence: Mapping[str, Evidence]) -> str:
     """The Markdown of a method's page."""
-    head = parts.front(title=method.name, description=method.summary)
+    head = parts.front(title=method.name, description=method.summary, hide=["toc"])
     return head + PAGE.format(
         name=method.name,
         summary=Markup.escape(method.summary[:1].upper() + method.summary[1:]),
         facts=_facts(method, file),
         title=parts.prose(file.title),
-        body=parts.prose(file.body),
+        body=BEGINS.sub(r"**\1**", parts.prose(file.body)),
         code="\n".join(_code(method, file)),
         settings=_settings(method, file),
         logs=_logs(file),
@@ -185,4 +188,4 @@ def index(files: list[MethodFile], evidence: Mapping[str, Evidence]) -> str:
         rows.append((name, method.summary, parts.paper(method.paper), books, parts.tally(claims)))
     heads = ("method", "what it does", "paper", "notebook", "verdicts")
     text = f"{len(rows)} methods. Each is a setting of a short file of pure functions, plugged into TRL's trainers."
-    return f"{parts.front(title='Methods')}# Methods\n\n{text}\n\n{parts.table(heads, rows, 'rl-catalogue')}\n"
+    return f"{parts.front(title='Methods', hide=['toc'])}# Methods\n\n{text}\n\n{parts.table(heads, rows, 'rl-catalogue')}\n"

@@ -178,8 +178,8 @@ def _folded(title: str, code: str) -> list[str]:
 
 
 def _first(code: str) -> str:
-    """What a folded cell is called: the first function that it defines, else its first line that is no import."""
-    named = re.search(r"^(?:def|class) (\w+)", code, re.MULTILINE)
+    """What a folded cell is called: the first function or constant of it, else its first line that is no import."""
+    named = re.search(r"^(?:def|class) (\w+)", code, re.MULTILINE) or re.search(r"^([A-Z]\w*) = ", code, re.MULTILINE)
     lines = [line.strip() for line in code.splitlines() if not re.match(r"\s*(#|from |import |$)", line)]
     return named.group(1) if named else (lines or [code])[0][:60]
 

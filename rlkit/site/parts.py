@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,14 +18,14 @@ CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -> Markup:
-    """A table; cells are escaped unless they are `Markup`. `kind` is its CSS class."""
+    """A table; cells are escaped unless they are `Markup`. `kind` is the CSS class of the box that it stands in."""
 
     def line(cells: Sequence[Any], tag: str, scope: str = "") -> Markup:
         parts = (Markup(f"<{tag}{scope}>{escape(cell)}</{tag}>") for cell in cells)
         return Markup("<tr>{}</tr>").format(Markup("").join(parts))
 
     body = Markup("\n").join(line(row, "td") for row in rows)
-    return Markup('<table class="{}"><thead>{}</thead>\n<tbody>{}</tbody></table>').format(
+    return Markup('<div class="{}"><table><thead>{}</thead>\n<tbody>{}</tbody></table></div>').format(
         kind, line(headers, "th", ' scope="col"'), body
     )
 
@@ -75,24 +76,31 @@ def claim_row(claim: Mapping[str, Any], named: bool = True) -> list[Any]:
     )
     note = Markup('<span class="rl-small">{}</span>').format(claim["note"]) if claim["note"] else ""
     return [
+        verdict(claim["verdict"]),
         Markup('<span id="{}"></span>{}{}').format(claim["id"], said, note) if named else said,
         f"{claim['op']} {claim['threshold']:g} {claim['unit']}",
         Markup("{}<br>[{}, {}]").format(number(claim["estimate"]), number(lo), number(hi)),
         over,
         claim["expected"],
-        verdict(claim["verdict"]),
     ]
 
 
-CLAIM_HEADS = ("claim and end point", "claimed", "estimate, 95 % interval", "over", "expected", "verdict")
+CLAIM_HEADS = ("verdict", "claim and end point", "claimed", "estimate, 95 % interval", "over", "guess")
 
 
 def prose(text: str) -> str:
     """A docstring as Markdown: signs that Markdown would take for markup are shown, arXiv ids become links.
 
-    Text that is indented (an equation, a table) stays as it is: Markdown shows it letter by letter.
+    Text that is indented (an equation, a table) is shown letter by letter.
     """
-    return "\n".join(line if line.startswith("    ") else _safe(line) for line in text.splitlines())
+    blocks = re.split(r"(?m)((?:^ {4}.*\n?(?:\n(?= {4}))?)+)", text)
+    shown = (_equation(block) if i % 2 else "\n".join(map(_safe, block.split("\n"))) for i, block in enumerate(blocks))
+    return "".join(shown)
+
+
+def _equation(block: str) -> str:
+    inside = textwrap.dedent(block).strip("\n")
+    return f"``` {{ .text .rl-equation }}\n{inside}\n```\n"
 
 
 def _safe(line: str) -> str:

@@ -16,28 +16,40 @@ SURFACE = {
     "Check": ("check", "grade", "grade_batch"),
 }
 """The public names in the order in which one needs them; those that are new come under "More"."""
+PLAIN = ("heading_level: 4", "show_root_heading: false", "show_root_toc_entry: false", "show_source: false")
 LEFT_OUT = {"__main__", "_data", "templates", "site"}
 
 
 def public() -> dict[str, str]:
-    """The names of `import rlkit`, each with the place where it is defined: read from the package's first file."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    call = next(n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "attach")
-    lazily = {k.arg: ast.literal_eval(k.value) for k in call.keywords}
-    return {name: f"rlkit.{place}.{name}" for place, names in lazily["submod_attrs"].items() for name in names}
+    """The names of `import rlkit`, each with the place where it is defined: read from the packages' first files."""
+    return {name: _defined(f"rlkit.{place}", name) for name, place in _lazily(PACKAGE).items()}
+
+
+def _lazily(folder: Path) -> dict[str, str]:
+    """The names that a package loads on first use, each with the file or room that has it."""
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "attach"]
+    given = [ast.literal_eval(k.value) for call in calls for k in call.keywords if k.arg == "submod_attrs"]
+    return {name: place for attrs in given for place, names in attrs.items() for name in names}
+
+
+def _defined(place: str, name: str) -> str:
+    """The full name of an object that `place` has, which may be a room that takes it from one of its files."""
+    folder = PACKAGE.joinpath(*place.split(".")[1:])
+    inside = _lazily(folder).get(name) if (folder / "__init__.py").is_file() else None
+    return _defined(f"{place}.{inside}", name) if inside else f"{place}.{name}"
 
 
 def modules() -> dict[str, list[str]]:
-    """All files by the room they are in: `{"tasks": ["rlkit.tasks", "rlkit.tasks.base", ...]}`; single files as one."""
+    """All files by the room they are in: `{"tasks": ["rlkit.tasks", "rlkit.tasks.base", ...], "stats": ["rlkit.stats"]}`."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         steps = path.relative_to(PACKAGE).with_suffix("").parts
         if LEFT_OUT & set(steps):
             continue
         names = [step for step in steps if step != "__init__"]
-        room = names[0] if len(steps) > 1 else "files"
         if names and not any(name.startswith("_") for name in names):
-            rooms.setdefault(room, []).append(".".join(["rlkit", *names]))
+            rooms.setdefault(names[0], []).append(".".join(["rlkit", *names]))
     return rooms
 
 
@@ -52,21 +64,19 @@ def surface() -> str:
         known = [name for name in group if name in names]
         lines += [f"## {title}", ""] if known else []
         for name in known:
-            lines += [f"### `rlkit.{name}`", "", *_block(names[name], root=False), ""]
+            lines += [f"### `rlkit.{name}`", "", *_block(names[name], *PLAIN), ""]
     return "\n".join(lines)
 
 
 def room(name: str, members: list[str]) -> str:
     """The page of a room: its files one after the other."""
-    title = "Single files" if name == "files" else f"rlkit.{name}"
-    lines = [f"{parts.front(title=title)}# {title}", ""]
+    alone = len(members) == 1
+    lines = [parts.front(title=f"rlkit.{name}"), *([] if alone else [f"# rlkit.{name}", ""])]
     for member in members:
-        lines += [*_block(member, root=True), ""]
+        lines += [*_block(member, f"heading_level: {1 if alone else 2}", "show_root_heading: true"), ""]
     return "\n".join(lines)
 
 
-def _block(target: str, root: bool) -> list[str]:
+def _block(target: str, *options: str) -> list[str]:
     """What mkdocstrings replaces by the documentation."""
-    heading = ["      heading_level: 2", "      show_root_heading: true"] if root else ["      show_root_heading: false"]
-    level = ["      show_root_toc_entry: true"] if root else ["      heading_level: 4", "      show_root_toc_entry: false"]
-    return [f"::: {target}", "    options:", *heading, *level]
+    return [f"::: {target}", "    options:", *(f"      {option}" for option in options)]
