@@ -11,7 +11,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: help setup figures record test test-all lab clean clean-all
+.PHONY: help setup figures record test test-all lab site clean clean-all
 
 help:
 	@echo "make figures    run the notebooks, draw the figures (minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test       linters and quick tests (minutes)"
 	@echo "make test-all   the slow tests that make test leaves out"
 	@echo "make lab        open the notebooks in JupyterLab"
+	@echo "make site       everything to read as static pages in build/site (a minute, executes nothing)"
 	@echo "make setup      only make or update .venv"
 	@echo "make clean      remove what was built, keep finished runs and .venv"
 	@echo "make clean-all  remove finished runs and .venv too"
@@ -40,6 +41,9 @@ test-all: setup
 
 lab: setup
 	$(BIN)/python -m jupyterlab notebooks $(ARGS)
+
+site: setup
+	$(BIN)/rlkit site $(ARGS)
 
 # Finished runs (build/runs) took minutes to train: only clean-all removes them.
 clean:

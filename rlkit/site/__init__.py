@@ -106,7 +106,10 @@ def _recorded(docs: Path, evidence: Mapping[str, Evidence]) -> None:
 
 def _pages(evidence: Mapping[str, Evidence], methods: list[MethodFile]) -> dict[str, str]:
     """All pages that are generated from code and claims."""
-    pages = {"index.md": gallery.front_page(evidence, "notebooks/images/recorded"), "claims.md": gallery.ledger(evidence)}
+    pages = {
+        "index.md": gallery.front_page(evidence, "notebooks/images/recorded"),
+        "claims.md": gallery.ledger(evidence),
+    }
     pages["methods/index.md"] = method_page.index(methods, evidence)
     for file in methods:
         for method in file.methods:

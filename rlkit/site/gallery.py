@@ -11,8 +11,8 @@ from markupsafe import Markup
 from rlkit.site import parts
 from rlkit.site.evidence import Evidence, Picture
 
-LEAD = """Post-training methods for language models, one notebook each, on a laptop CPU in minutes. Every notebook states
-the paper's claims so that they can fail, runs them with several seeds against the control that the paper left out, and
+LEAD = """Post-training methods for language models, one notebook each, on a laptop CPU in minutes. Every notebook
+states the paper's claims so that they can fail, runs them with several seeds against the control that the paper left out, and
 prints the verdict, whatever it is. These are the figures of the recorded runs."""
 COMMANDS = "make figures   # runs every notebook, draws every figure\nmake lab       # opens the notebooks"
 RULE = """A claim and its end point are written down before the run, with a guess. The estimate is the mean over seeds
@@ -23,7 +23,7 @@ stays."""
 
 def front_page(evidence: Mapping[str, Evidence], images: str) -> str:
     """The gallery; `images` is the folder of the pictures as seen from the page."""
-    claims = [claim for notebook in evidence.values() for claim in notebook.claims.values()]
+    claims = _claims(evidence)
     body = "\n".join(str(_notebook(notebook, images)) for notebook in evidence.values())
     head = parts.front(title="Gallery", description="Figures and verdicts", hide=["navigation", "toc"])
     return f"""{head}# Watch methods train, and see which claims hold {{ .rl-title }}
@@ -44,6 +44,10 @@ def front_page(evidence: Mapping[str, Evidence], images: str) -> str:
 """
 
 
+def _claims(evidence: Mapping[str, Evidence]) -> list[Mapping[str, Any]]:
+    return [claim for notebook in evidence.values() for claim in notebook.claims.values()]
+
+
 def _notebook(notebook: Evidence, images: str) -> Markup:
     """One notebook: title, what it asks, how its claims fell, its figures."""
     page = f"notebooks/{notebook.slug}.html"
@@ -53,7 +57,8 @@ def _notebook(notebook: Evidence, images: str) -> Markup:
     empty = Markup('<p class="rl-small">No figure is recorded yet.</p>')
     return Markup(
         '<section class="rl-book" aria-labelledby="{slug}">\n<h2 id="{slug}"><a href="{page}">{title}</a></h2>\n'
-        '<p class="rl-asks">{asks}</p>\n<p class="rl-small">{tally} {source}</p>\n<div class="rl-gallery">\n{cards}\n</div>\n</section>'
+        '<p class="rl-asks">{asks}</p>\n<p class="rl-small">{tally} {source}</p>\n'
+        '<div class="rl-gallery">\n{cards}\n</div>\n</section>'
     ).format(
         slug=notebook.slug,
         page=page,
@@ -94,7 +99,7 @@ def ledger(evidence: Mapping[str, Evidence]) -> str:
 
 
 def _ledger(evidence: Mapping[str, Evidence]) -> Iterator[str]:
-    claims = [claim for notebook in evidence.values() for claim in notebook.claims.values()]
+    claims = _claims(evidence)
     right = sum(claim["expected"] == claim["verdict"] for claim in claims)
     yield f"{RULE}\n\n{parts.tally(claims)} {len(claims)} claims in all; the guess was right for {right}.\n"
     for slug, notebook in evidence.items():

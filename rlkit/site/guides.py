@@ -1,4 +1,4 @@
-"""Pages that are texts of the repository: README, how to contribute, changes, teaching. Their links are led to pages."""
+"""Pages that are texts of the repository: README, teaching, how to contribute, changes. Links are led to pages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def guides(root: Path) -> dict[str, tuple[str, str]]:
     """The guides that are there: page to title and Markdown, links as they were."""
     files = {place: (title, root / name) for name, (place, title) in GUIDES.items()}
     found = {p: (title, path.read_text(encoding="utf-8")) for p, (title, path) in files.items() if path.is_file()}
-    return {place: (title, parts.front(title=title) + _without_verdicts(text)) for place, (title, text) in found.items()}
+    return {
+        place: (title, parts.front(title=title) + _without_verdicts(text)) for place, (title, text) in found.items()
+    }
 
 
 def _without_verdicts(text: str) -> str:

@@ -36,7 +36,7 @@ def formula(latex: str, block: bool) -> str:
     unknown = re.search(r"\\[A-Za-z]+", made)
     if unknown:
         raise ValueError(f"No MathML for {unknown.group()} in the formula {latex.strip()!r}: write it in another way.")
-    return made
+    return re.sub(r"<mo>([A-Za-z]{2,})</mo>", r"<mi>\1</mi>", made)  # names of functions, not signs with wide spaces
 
 
 def on_page_content(content: str, *, page: Any, config: Any, **_: Any) -> str:

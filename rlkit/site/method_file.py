@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 from types import ModuleType
-from typing import Any
 
 from rlkit.combine import SEAMS
 from rlkit.method import Method, catalog
@@ -95,12 +94,12 @@ class MethodFile:
     def metrics(self) -> dict[str, str]:
         """What the file logs: name to a sentence of the docstring about it, else the expression that is logged."""
         found: dict[str, str] = {}
-        for call in ast.walk(self.tree):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and len(call.args) == 2:
-                if call.func.attr in {"log", "log_value"}:
-                    name = _name(call.args[0])
-                    about = [s for s in self.sentences if name.split("{")[0].rstrip("/") in s and "/" in name]
-                    found[name] = about[0] if about else f"`{ast.unparse(call.args[1])}`"
+        calls = [n for n in ast.walk(self.tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)]
+        for call in calls:
+            if getattr(call.func, "attr", "") in {"log", "log_value"} and len(call.args) == 2:
+                name = _name(call.args[0])
+                about = [s for s in self.sentences if name.split("{")[0].rstrip("/") in s and "/" in name]
+                found[name] = about[0] if about else f"`{ast.unparse(call.args[1])}`"
         return found
 
     def functions(self, method: Method) -> Iterator[ast.FunctionDef | ast.ClassDef]:

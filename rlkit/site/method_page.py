@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rlkit.method import Method, catalog
-from rlkit.show import notebooks_of, notebook_sources
+from rlkit.show import notebook_sources, notebooks_of
 from rlkit.site import parts
 from rlkit.site.evidence import Evidence
 from rlkit.site.method_file import MethodFile
@@ -82,10 +82,16 @@ def page(method: Method, file: MethodFile, evidence: Mapping[str, Evidence]) -> 
 def _facts(method: Method, file: MethodFile) -> Markup:
     """Paper, parent, seams and file."""
     at = ", ".join(f"{name}={_shown(value)}" for name, value in (method.reduces_to or {}).items())
-    same = Markup("equal at {}").format(parts.code(at)) if at else Markup("no such setting: {}").format(method.no_reduction)
+    same = (
+        Markup("equal at {}").format(parts.code(at))
+        if at
+        else Markup("no such setting: {}").format(method.no_reduction)
+    )
     rows: list[tuple[str, Any]] = [("paper", parts.paper(method.paper) or "none: a control")]
     if method.parent:
-        rows.append(("changes", Markup("{}, {}").format(parts.link(parts.code(method.parent), f"{method.parent}.html"), same)))
+        rows.append(
+            ("changes", Markup("{}, {}").format(parts.link(parts.code(method.parent), f"{method.parent}.html"), same))
+        )
     else:
         rows.append(("changes", method.no_reduction))
     seams = [seam for seam in SEAMS if getattr(method, seam, None)]
@@ -188,4 +194,5 @@ def index(files: list[MethodFile], evidence: Mapping[str, Evidence]) -> str:
         rows.append((name, method.summary, parts.paper(method.paper), books, parts.tally(claims)))
     heads = ("method", "what it does", "paper", "notebook", "verdicts")
     text = f"{len(rows)} methods. Each is a setting of a short file of pure functions, plugged into TRL's trainers."
-    return f"{parts.front(title='Methods', hide=['toc'])}# Methods\n\n{text}\n\n{parts.table(heads, rows, 'rl-catalogue')}\n"
+    head = parts.front(title="Methods", hide=["toc"])
+    return f"{head}# Methods\n\n{text}\n\n{parts.table(heads, rows, 'rl-catalogue')}\n"

@@ -1,7 +1,7 @@
 """A notebook as a page: its text, its code, and the outputs of a run that has been; nothing is executed.
 
-Outputs do not go through Markdown, which would read their blank lines and stars: a page holds a numbered place for each,
-and the hook of the site generator puts the HTML there at the end (`hook.py`).
+Outputs do not go through Markdown, which would read their blank lines and stars: a page holds a numbered place for
+each, and the hook of the site generator puts the HTML there at the end (`hook.py`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Page:
 
 
 def page(evidence: Evidence) -> Page:
-    """The page of a notebook: the executed copy, or the source with the committed figures and verdicts in their places."""
+    """The page of a notebook: the executed copy, or the source with the committed figures and verdicts put in."""
     made = Page(evidence)
     notebook = evidence.executed or evidence.source
     for number, cell in enumerate(notebook.cells):

@@ -41,7 +41,7 @@ def _defined(place: str, name: str) -> str:
 
 
 def modules() -> dict[str, list[str]]:
-    """All files by the room they are in: `{"tasks": ["rlkit.tasks", "rlkit.tasks.base", ...], "stats": ["rlkit.stats"]}`."""
+    """All files by the room they are in: `{"tasks": ["rlkit.tasks", "rlkit.tasks.base"], "stats": ["rlkit.stats"]}`."""
     rooms: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         steps = path.relative_to(PACKAGE).with_suffix("").parts
