@@ -12,8 +12,8 @@ from rlkit.site import parts
 from rlkit.site.evidence import Evidence, Picture
 
 LEAD = """Post-training methods for language models, one notebook each, on a laptop CPU in minutes. Every notebook
-states the paper's claims so that they can fail, runs them with several seeds against the control that the paper left out, and
-prints the verdict, whatever it is. These are the figures of the recorded runs."""
+states the paper's claims so that they can fail, runs them with several seeds against the control that the paper left
+out, and prints the verdict, whatever it is. These are the figures of the recorded runs."""
 COMMANDS = "make figures   # runs every notebook, draws every figure\nmake lab       # opens the notebooks"
 RULE = """A claim and its end point are written down before the run, with a guess. The estimate is the mean over seeds
 of a paired difference, with its 95 % Student t interval. **Supported**: the whole interval is on the claimed side of
