@@ -18,8 +18,17 @@ from rlkit.method import Method, near
 if TYPE_CHECKING:
     from rlkit.presets import Preset
 
-OWN: dict[str, type] = {"prompts_per_step": int, "train_size": int, "eval_every": int, "eval_size": int}
-"""rlkit's own settings beside TRL's options and the method's."""
+OWN: dict[str, Any] = {
+    "prompts_per_step": int,
+    "train_size": int,
+    "train_seed": int | None,
+    "eval_every": int,
+    "eval_size": int,
+    "validation_size": int,
+}
+"""rlkit's own settings beside TRL's options and the method's. `train_seed`: what the training rows are drawn from, where
+every seed is to have the same ones (None: the run's seed). `validation_size`: prompts of the validation split that are
+evaluated beside those of the test split (none by default), to choose a checkpoint by."""
 
 _MANAGED = ("seed", "data_seed", "output_dir")
 
