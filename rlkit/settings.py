@@ -26,9 +26,12 @@ OWN: dict[str, Any] = {
     "eval_size": int,
     "validation_size": int,
 }
-"""rlkit's own settings beside TRL's options and the method's. `train_seed`: what the training rows are drawn from, where
-every seed is to have the same ones (None: the run's seed). `validation_size`: prompts of the validation split that are
-evaluated beside those of the test split (none by default), to choose a checkpoint by."""
+"""rlkit's own settings beside TRL's options and the method's.
+
+`train_seed`: what the training rows are drawn from, where every seed is to have the same ones (None: the run's seed).
+`validation_size`: how many prompts of the validation split are evaluated beside those of the test split, to choose a
+checkpoint by (none by default).
+"""
 
 _MANAGED = ("seed", "data_seed", "output_dir")
 

@@ -15,7 +15,7 @@ H is the mean entropy per token. The paper writes alpha = -0.001 and adds alpha 
 
 What is different here, and why. Scores come from elsewhere (`rlkit.history.variance` of any run, or one's own), so that
 no run is hidden in another. `examples` says how many to take, or which ids, or gives rows that need not be in the data;
-`label` puts another gold in their place (wrong, or out of reach). Rows are copied until they fill whole batches, each
+`gold` puts another answer in their place (wrong, or out of reach). Rows are copied until they fill whole batches, each
 as often. The switches of the loss are TRL's own settings, and `policy_gradient=False` sets every advantage to 0: KL,
 weight decay and entropy still act. The paper clips at 0.2 and averages over tokens, as TRL does here; its learning
 rate, batch of 128 copies and temperature 0.6 are the preset's here. It takes the checkpoint that is best on the test
@@ -122,13 +122,13 @@ def _place(name: str, ids: Sequence[str]) -> int:
 
 
 def few_examples(dataset: Any, trainer: Any) -> Any:
-    """The data set of the chosen examples, copied to fill the batch; with another gold where `label` says so."""
+    """The data set of the chosen examples, copied to fill the batch; with another gold where `gold` says so."""
     options = trainer.method.options
     if options["examples"] is None:
         return dataset
     rows = chosen_rows(dataset, options)
-    if options["label"] is not None:
-        rows = [{**row, "gold": options["label"]} for row in rows]
+    if options["gold"] is not None:
+        rows = [{**row, "gold": options["gold"]} for row in rows]
     batch = trainer.args.generation_batch_size // trainer.num_generations
     return type(dataset).from_list(copies(rows, batch))
 
@@ -147,7 +147,7 @@ ONE_SHOT = Method(
     paper="2504.20571",
     parent="grpo",
     config={"beta": 0.001, "entropy_coef": 0.001, "weight_decay": 0.01},
-    options={"examples": 1, "scores": None, "rank": "highest", "label": None, "policy_gradient": True},
+    options={"examples": 1, "scores": None, "rank": "highest", "gold": None, "policy_gradient": True},
     reduces_to={"examples": None, "beta": 0.0, "entropy_coef": 0.0, "weight_decay": 0.0},
     data=few_examples,
     advantage=_advantage,
