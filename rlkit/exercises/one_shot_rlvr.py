@@ -14,9 +14,9 @@ from rlkit.methods.one_shot import lim_score, variance_score
 NAN = float("nan")
 
 
-def pick(history: Tensor) -> int:
-    """Row of the highest historical variance; history (n examples, E epochs), NaN where an example was not drawn."""
-    return int(variance_score(history).argmax())
+def score(history: Tensor) -> Tensor:
+    """Historical variance (n,) of accuracies (n examples, E epochs), NaN where an example was not drawn."""
+    return variance_score(history)
 
 
 def _random_history(examples: int, epochs: int, seed: int) -> Tensor:
@@ -25,7 +25,7 @@ def _random_history(examples: int, epochs: int, seed: int) -> Tensor:
 
 
 def _histories() -> Iterator[Case]:
-    yield Case((torch.tensor([[0.0, 0.5, 1.0], [0.4, 0.5, 0.6]]),), note="the first moves more")
+    yield Case((torch.tensor([[0.0, 0.5, 1.0], [0.1, 0.2, 0.3]]),), note="both move evenly, the first further")
     yield Case((torch.tensor([[1.0, 1.0], [0.0, 0.0], [0.5, 0.25]]),), note="always right and never right do not move")
     yield Case((torch.tensor([[0.9, 0.9, 1.0], [0.1, 0.3, 0.2]]),), note="the most accurate is not the one")
     yield Case((torch.tensor([[0.5, NAN, 0.5], [NAN, 0.0, 0.75]]),), note="gaps: not drawn in that epoch")
@@ -34,29 +34,37 @@ def _histories() -> Iterator[Case]:
         yield Case((_random_history(size, 10, size),), note=f"{size} examples, 10 epochs")
 
 
-PICK = Exercise(
-    what="Which example to train on: the row whose accuracy moved most over the epochs.",
-    reference=pick,
+SCORE = Exercise(
+    what="The historical variance of each example: how much its accuracy moved over the epochs.",
+    reference=score,
     cases=_histories,
-    hint="The variance of each row over its epochs, NaN left out, then the row where it is largest, as an int.",
+    hint="For each row: the mean square distance from the row's own mean, over the epochs that drew the example.",
     mistakes={
-        "This is the row of the highest accuracy: an example that is always right never moves.": lambda h: int(
-            h.nanmean(1).argmax()
+        "This is the mean accuracy: an example that is always right never moves.": lambda h: h.nanmean(1),
+        "This is the standard deviation: the score is its square.": lambda h: variance_score(h).sqrt(),
+        "This divides by E - 1: the score divides by the number of epochs.": lambda h: (
+            variance_score(h) * _drawn(h) / (_drawn(h) - 1)
         ),
-        "This is the row that moved least.": lambda h: int(variance_score(h).argmin()),
-        "This is the score itself: the row is asked for.": lambda h: float(variance_score(h).max()),
-        "This is the variance over examples, of each epoch: take it over the epochs of each example.": lambda h: int(
-            variance_score(h.T).argmax()
+        "This is the variance over examples, of each epoch: take it over the epochs of each example.": lambda h: (
+            variance_score(h.T)
         ),
-        "NaN means not drawn, not always wrong: leave it out instead of counting 0.": lambda h: int(
-            h.nan_to_num().var(1, unbiased=False).argmax()
+        "NaN means not drawn, not always wrong: leave it out instead of counting 0.": lambda h: h.nan_to_num().var(
+            1, unbiased=False
         ),
-        "torch calls NaN the largest number: leave out the epochs that did not draw an example.": lambda h: int(
-            h.var(1, unbiased=False).argmax()
+        "One NaN makes a variance NaN: leave out the epochs that did not draw an example.": lambda h: h.var(
+            1, unbiased=False
         ),
-        "This is the row of the highest LIM score.": lambda h: int(lim_score(h).argmax()),
+        "These are LIM scores.": lim_score,
+        "The mean to subtract is the row's own, not that of all examples.": lambda h: ((h - h.nanmean()) ** 2).nanmean(
+            1
+        ),
     },
 )
+
+
+def _drawn(history: Tensor) -> Tensor:
+    """Epochs that drew each example, (n,)."""
+    return (~history.isnan()).sum(1)
 
 
 def own_groups(rewards: Tensor, G: int) -> Tensor:
@@ -157,4 +165,4 @@ SHARE = Exercise(
 )
 
 
-EXERCISES = {"pick": PICK, "own_groups": OWN_GROUPS, "share": SHARE}
+EXERCISES = {"score": SCORE, "own_groups": OWN_GROUPS, "share": SHARE}
