@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlkit.method import Method, get_method
-from rlkit.steps.step import Step
+from rlkit.steps.step import Step, frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class Comparison:
 
         methods = list(saved["methods"])
         cosine = pd.DataFrame(saved["cosine"], index=methods, columns=methods, dtype=float)
-        return cls(methods, pd.DataFrame(saved["rows"]), cosine, list(saved["notes"]))
+        return cls(methods, frame(saved["rows"], "completion"), cosine, list(saved["notes"]))
 
     def __repr__(self) -> str:
         from rlkit.steps.text import comparison_text
@@ -130,8 +130,6 @@ def _places(sizes: Sequence[int]) -> list[int]:
 
 
 def _rows(step: Step, source: Any, found: Mapping[str, Step]) -> pd.DataFrame:
-    import pandas as pd
-
     group = [n for n, size in enumerate(source.sizes) for _ in range(size)]
     keys = list(zip(group, _places(source.sizes), strict=True))
     by_method = {name: _by_place(one) for name, one in found.items()}
@@ -143,7 +141,7 @@ def _rows(step: Step, source: Any, found: Mapping[str, Step]) -> pd.DataFrame:
         table[f"advantage[{name}]"] = [rows[key].advantage if key in rows else None for key in keys]
         table[f"trained[{name}]"] = [key in rows and rows[key].trained for key in keys]
         table[f"tokens[{name}]"] = [_pushed(rows[key]) if key in rows else 0 for key in keys]
-    return pd.DataFrame(table)
+    return frame(table, "completion")
 
 
 def _by_place(step: Step) -> dict[tuple[int, int], Any]:

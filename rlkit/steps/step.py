@@ -126,25 +126,23 @@ class Step:
 
     def to_frame(self) -> pd.DataFrame:
         """One row a token: group, rollout, position, token, token_id and every quantity."""
-        import pandas as pd
-
-        found = []
-        for (_, number), row in zip(self.places, self.rows, strict=True):
+        place = ("group", "rollout", "position", "token", "token_id")
+        columns: dict[str, list[Any]] = {name: [] for name in (*place, *self.quantities)}
+        for (group, number), row in zip(self.places, self.rows, strict=True):
             for t, (token, token_id) in enumerate(zip(row.tokens, row.completion_ids, strict=True)):
-                place = {"group": row.group, "rollout": number, "position": t, "token": token, "token_id": token_id}
-                found.append(place | {name: row.values[name][t] for name in row.values})
-        columns = ["group", "rollout", "position", "token", "token_id", *self.quantities]
-        return pd.DataFrame(found, columns=columns)
+                for name, value in zip(place, (group, number, t, token, token_id), strict=True):
+                    columns[name].append(value)
+                for name in self.quantities:
+                    columns[name].append(row.values[name][t] if name in row.values else None)
+        return frame(columns, "token")
 
     def rows_frame(self) -> pd.DataFrame:
         """One row a rollout: what it is, its `length` in tokens, and its fields up to `age`."""
-        import pandas as pd
-
         plain = ("completion", "reward", "advantage", "counted", "trained", "grad_norm", "age")
-        return pd.DataFrame(
-            {"group": row.group, "rollout": number, **{k: getattr(row, k) for k in plain}, "length": len(row.tokens)}
-            for (_, number), row in zip(self.places, self.rows, strict=True)
-        )
+        columns: dict[str, list[Any]] = {"group": [group for group, _ in self.places]}
+        columns |= {"rollout": [number for _, number in self.places]}
+        columns |= {name: [getattr(row, name) for row in self.rows] for name in plain}
+        return frame({**columns, "length": [len(row.tokens) for row in self.rows]}, "completion")
 
     @property
     def places(self) -> list[tuple[int, int]]:
@@ -207,6 +205,14 @@ class Step:
         from rlkit.steps.view import step_html
 
         return step_html(self, self.shown)
+
+
+def frame(columns: Mapping[str, list[Any]], text: str) -> pd.DataFrame:
+    """A data frame with one column of a model's texts, which may hold lone surrogates: pandas' own texts may not."""
+    import pandas as pd
+
+    texts = pd.Series(columns[text], dtype=object)
+    return pd.DataFrame({name: texts if name == text else values for name, values in columns.items()})
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -211,3 +212,13 @@ def test_a_run_of_the_grid_keeps_steps_without_another_metric(tmp_path: Any, mon
     assert step.step == 1 and len(step.rows) == 36
     with pytest.raises(ValueError, match="record_steps"):
         plain.steps("mc_grpo")
+
+
+def test_texts_that_are_no_unicode_are_kept(tmp_path: Any) -> None:
+    """Byte-level tokenizers give lone surrogates and control characters."""
+    step = rlkit.trainer("grpo", preset="smoke").preview().only(1, rollouts=1)
+    odd = dataclasses.replace(step.rows[0], completion="\ud800\x00", tokens=["\ud800"] * len(step.rows[0].tokens))
+    step = dataclasses.replace(step, rows=[odd])
+    step.save(tmp_path / "step.json")
+    assert Step.load(tmp_path / "step.json").rows[0].completion == "\ud800\x00"
+    assert step.to_frame()["token"][0] == "\ud800" and step.rows_frame()["completion"][0] == "\ud800\x00"
