@@ -56,7 +56,14 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
     settings = {**run.overrides, "output_dir": str(folder)}
     with one_setting_of_threads(), old_objects_left_alone():
         trainer = build(
-            run.method, preset=run.preset, seed=run.seed, model=run.model, task=run.task, reward=run.reward, **settings
+            run.method,
+            preset=run.preset,
+            seed=run.seed,
+            model=run.model,
+            task=run.task,
+            reward=run.reward,
+            teacher=run.teacher,
+            **settings,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
@@ -186,8 +193,10 @@ def held_out(task: Any, size: int, tokenizer: Any) -> dict[str, list[Any]] | Non
 def watch_rollouts(trainer: Any) -> None:
     """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward.
 
-    Grading draws no random number, and TRL averages the metric over a step like its own.
+    Grading draws no random number, and TRL averages the metric over a step like its own. Distillation does not grade.
     """
+    if trainer.method.trainer == "distill":
+        return
     grade, task = trainer._calculate_rewards, trainer.task
 
     def graded(inputs: list[dict[str, Any]], prompts: Any, completions: list[Any], *rest: Any) -> Any:
