@@ -99,7 +99,6 @@ class Checkpoints(Trainer):
     generated_tokens: int
     trained_tokens: int
     rows_of_this_step: int
-    generate_every: int
     _step: int
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:

@@ -24,6 +24,7 @@ from rlkit.method import Method, get_method
 from rlkit.trainers import checks, distill_checks, rows
 from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.heads import Job, KeptLoss, whole
+from rlkit.trainers.looking import Looking
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.scoring import Batch, Scoring, States, measure, spread
 from rlkit.trainers.shared import Shared
@@ -31,7 +32,7 @@ from rlkit.trainers.teachers import Teachers, load_teacher
 from rlkit.trainers.watch import Watch, as_callback
 
 
-class DistillTrainer(Checkpoints, Teachers, Scoring, Shared, DistillationTrainer):
+class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, DistillationTrainer):
     """`DistillationTrainer` that runs a `Method` with `trainer="distill"`.
 
     Args:
@@ -145,7 +146,7 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Shared, DistillationTrainer
         return loss, (entropies * mask).sum(), mask.sum()
 
     def _kept_loss(
-        self, student: Any, states: States, inputs: Batch, weights: Tensor, total: Any
+        self, student: Any, states: States, inputs: Batch, weights: Tensor, total: Any, beta: float | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss over kept tokens, and the scores (B, T) of all tokens that were looked at."""
         at = weights > 0
@@ -156,7 +157,7 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Shared, DistillationTrainer
             None if states.teacher is None else states.teacher[at],
             weights[at] / torch.as_tensor(total, device=weights.device).clamp(min=1e-12),
             self.temperature,
-            self._divergence(inputs, at, weights),
+            self._divergence(inputs, at, weights, beta),
         )
         seen: list[dict[str, Tensor]] = []
         if not scores:
@@ -169,20 +170,23 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Shared, DistillationTrainer
             scores = {name: spread(torch.cat([part[name] for part in seen]), at) for name in seen[0]}
         return loss, scores
 
-    def _divergence(self, inputs: Batch, at: Tensor, weights: Tensor) -> Callable[[Tensor, Tensor | None, slice], Any]:
+    def _divergence(
+        self, inputs: Batch, at: Tensor, weights: Tensor, beta: float | None
+    ) -> Callable[[Tensor, Any, slice], Any]:
         """The divergence of some kept rows: the method's, or TRL's family by `beta`."""
-        method = self.method
-        if method.divergence is None:
-            return lambda student, teacher, part: divergences.jsd(student, teacher, self.beta)
+        method, own = self.method, self.method.divergence
+        if own is None or beta is not None:
+            chosen = self.beta if beta is None else beta
+            return lambda student, teacher, part: divergences.jsd(student, teacher, chosen)
         row, position = at.nonzero(as_tuple=True)
         kept = {"tokens": inputs["completion_ids"][at], "rows": row, "positions": position, "weights": weights[at]}
         known = self.context()
 
-        def own(student: Tensor, teacher: Tensor | None, part: slice) -> Tensor:
+        def checked(student: Tensor, teacher: Any, part: slice) -> Tensor:
             ctx = dataclasses.replace(known, extras={name: value[part] for name, value in kept.items()})
-            return distill_checks.check_divergence(method.divergence(student, teacher, ctx), student, method)
+            return distill_checks.check_divergence(own(student, teacher, ctx), student, method)
 
-        return own
+        return checked
 
     def _keep_sums(self, mask: Tensor, kept: Tensor, scores: dict[str, Tensor]) -> None:
         """What `compute_loss` logs of this micro-batch, not yet summed over ranks."""

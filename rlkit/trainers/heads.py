@@ -67,7 +67,8 @@ def head_of(model: Any, vocabulary: int, dtype: torch.dtype) -> Head:
 
 def whole(tensor: Tensor | None) -> Tensor | None:
     """A sharded weight (FSDP2) as one tensor."""
-    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    gather = getattr(tensor, "full_tensor", None)
+    return tensor if gather is None else gather()
 
 
 def logit_scale(config: Any) -> float:
@@ -99,9 +100,9 @@ class Job:
     weights: Tensor
     """(R,) share of each row in the loss."""
     temperature: float
-    divergence: Callable[[Tensor, Tensor | None, slice], Tensor]
-    """`(student_logits, teacher_logits, rows) -> (rows,)`."""
-    observe: Callable[[Tensor, Tensor | None, slice], None] | None = None
+    divergence: Callable[[Tensor, Any, slice], Tensor]
+    """`(student_logits, teacher_logits, rows) -> (rows,)`; without a teacher its logits are None."""
+    observe: Callable[[Tensor, Any, slice], None] | None = None
     """Looks at the logits of each chunk, without gradient."""
 
     def logits(self, hidden: Tensor, part: slice) -> tuple[Tensor, Tensor | None]:
@@ -131,7 +132,8 @@ class KeptLoss(torch.autograd.Function):
             for part in chunks(len(hidden), len(job.student.weight), hidden.device):
                 values[part], grad = _chunk(hidden, job, part)
                 _add(grads, grad, hidden, part, job.student)
-        ctx.grads = [None if g is None else g.to(x.dtype) for g, x in zip(grads, (hidden, weight, bias), strict=True)]
+        dtypes = [None if x is None else x.dtype for x in (hidden, weight, bias)]
+        ctx.grads = [None if g is None else g.to(dtype) for g, dtype in zip(grads, dtypes, strict=True)]
         ctx.mark_non_differentiable(values)
         return (values * job.weights).sum(), values
 

@@ -130,9 +130,9 @@ class Scoring(DistillationTrainer):
         """What `token_weight` sees."""
         mask = rows.loss_mask(batch)
         width = torch.arange(mask.size(1), device=mask.device)
-        named = {name: scores.get(name) for name in ("logps", "entropies", "divergence", "forward")}
-        others = {name: scores[name] for name in ("teacher_logps", "teacher_entropies") if name in scores}
-        extras = {**batch, **others, "positions": width.expand_as(mask), "vocabulary": self.vocabulary}
+        named: Batch = {name: scores.get(name) for name in ("logps", "entropies", "divergence", "forward")}
+        others: Batch = {name: scores[name] for name in ("teacher_logps", "teacher_entropies") if name in scores}
+        extras: Batch = {**batch, **others, "positions": width.expand_as(mask), "vocabulary": self.vocabulary}
         return self.context(mask=mask, extras=extras, **named)
 
     def _pooled_weights(self, window: Sequence[Batch], scores: Sequence[Scores]) -> list[Tensor]:
