@@ -79,10 +79,13 @@ def top_per_rollout(score: Tensor, mask: Tensor, retention: float, lowest: bool 
 def sampled_per_rollout(score: Tensor, mask: Tensor, retention: float, generator: torch.Generator) -> Tensor:
     """(B, T) 1 at tokens drawn without replacement in each rollout, with p ~ score >= 0.
 
-    The largest of log(score) plus Gumbel noise are such a draw.
+    The largest of log(score) plus Gumbel noise are such a draw. A number is drawn a token, so that padding moves none.
     """
-    uniform = torch.rand(score.shape, generator=generator).clamp(1e-20, 1 - 1e-7).to(score.device)
-    return top_per_rollout(score.clamp(min=1e-8).log() - (-uniform.log()).log(), mask, retention)
+    at = mask > 0
+    uniform = torch.rand(int(at.sum()), generator=generator).clamp(1e-20, 1 - 1e-7).to(score.device)
+    noisy = torch.zeros_like(score, dtype=torch.float32)
+    noisy[at] = score[at].float().clamp(min=1e-8).log() - (-uniform.log()).log()
+    return top_per_rollout(noisy, mask, retention)
 
 
 def quadrants(h: Tensor, divergence: Tensor, mask: Tensor, h_cut: float = 0.2, d_cut: float = 0.5) -> Tensor:
