@@ -10,7 +10,9 @@ a parameter, comes on top of all of them alike.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rlkit import divergences
@@ -98,17 +100,40 @@ def loss_memory(
 
 def _measured(loss: Loss, hidden: Tensor, *given: Any) -> tuple[int, int, float]:
     """Bytes still there after the forward pass, the most at any time, and the loss."""
+    student = hidden.clone().requires_grad_()
+    value, retained, high = _counted(lambda: loss(student, *given))
+    _, _, later = _counted(value.backward)
+    assert student.grad is not None
+    return retained, max(high, retained + later), value.item()
+
+
+def _counted(call: Callable[[], Any]) -> tuple[Any, int, int]:
+    """What a call gives, the bytes that it has allocated and not freed, and the largest such number on the way."""
     from torch.profiler import ProfilerActivity, profile
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # else the profiler prints a line at each start and stop
-    student = hidden.clone().requires_grad_()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as forward:
-        value = loss(student, *given)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as backward:
-        value.backward()
-    assert student.grad is not None
-    retained, high = _allocations(forward)
-    return retained, max(high, retained + _allocations(backward)[1]), value.item()
+    profiler = profile(activities=[ProfilerActivity.CPU], profile_memory=True)
+    with _quiet():
+        profiler.start()
+    try:
+        result = call()
+    finally:
+        with _quiet():
+            profiler.stop()
+    return result, *_allocations(profiler)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing on the process's error stream: some builds of the profiler print a line at each start and stop."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _allocations(profiled: torch.profiler.profile) -> tuple[int, int]:
