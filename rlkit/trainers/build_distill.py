@@ -17,7 +17,7 @@ from rlkit.trainers.teachers import load_teacher
 
 
 def build(
-    method: Method, settings: Settings, task: Task, *, model: Any, teacher: Any, seed: int, on_long_prompt: str
+    method: Method, settings: Settings, task: Task, *, model: Any, teacher: Any, seed: int, **named: Any
 ) -> DistillTrainer:
     """A trainer from resolved settings.
 
@@ -28,7 +28,7 @@ def build(
         model: the student: a base, a folder, a hub id or a model.
         teacher: likewise, or None; a method that needs none gets none.
         seed: seeds sampling and prompt order.
-        on_long_prompt: as for `DistillTrainer`.
+        named: further arguments of `DistillTrainer`.
 
     """
     student, tokenizer = load_model(model)
@@ -44,6 +44,6 @@ def build(
         train_dataset=for_model(task.dataset("train", settings["train_size"], seed=seed), tokenizer),
         processing_class=tokenizer,
         method=method.with_options(**settings.options),
-        on_long_prompt=on_long_prompt,
         apply_config=False,  # the settings hold what the method wants already
+        **named,
     )

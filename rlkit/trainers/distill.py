@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from rlkit.trainers import checks, distill_checks, rows
 from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.heads import Job, KeptLoss, whole
 from rlkit.trainers.looking import Looking
+from rlkit.trainers.preview_distill import DistillPreview
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.scoring import Batch, Scoring, States, measure, spread
 from rlkit.trainers.shared import Shared
@@ -32,7 +33,7 @@ from rlkit.trainers.teachers import Teachers, load_teacher
 from rlkit.trainers.watch import Watch, as_callback
 
 
-class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, DistillationTrainer):
+class DistillTrainer(DistillPreview, Checkpoints, Teachers, Scoring, Looking, Shared, DistillationTrainer):
     """`DistillationTrainer` that runs a `Method` with `trainer="distill"`.
 
     Args:
@@ -42,6 +43,7 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
         teacher_tokenizer: the teacher's tokenizer, where `teacher_model` does not say where it came from.
         on_long_prompt: "refuse" or "drop" prompts that do not fit the model's context beside a completion.
         apply_config: as for `RLVRTrainer`.
+        record_steps: as for `RLVRTrainer`.
         **named: see `given`.
 
     Logs beside TRL's: `generated_tokens` and `trained_tokens` (completion tokens so far, over all ranks; trained are
@@ -61,6 +63,7 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
         teacher_tokenizer: Any = None,
         on_long_prompt: str = "refuse",
         apply_config: bool = True,
+        record_steps: Sequence[int] = (),
         **named: Any,
     ) -> None:
         chosen = get_method(method)
@@ -77,9 +80,13 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
         self._aside = False
         self._told: set[str] = set()
         self._sums: Tensor | None = None
+        self.record_steps, self.steps = frozenset(record_steps), {}
+        self._probe: dict[str, Any] | None = None
+        self._given, self._seen, self._last = None, [], []
 
         bound = inspect.signature(DistillationTrainer.__init__).bind(None, *given, **named).arguments
         arguments = {name: value for name, value in bound.items() if name != "self"}
+        self.arguments = dict(arguments)
         args = arguments.get("args") or DistillationConfig(f"{self.method.name}-distill")
         arguments["args"] = checks.with_method_config(args, self.method) if apply_config else args
         teacher = arguments.pop("teacher_model", None)
@@ -88,7 +95,8 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
         checks.check_trainable(self.model)
         distill_checks.check_model(self)
         taught = (None, None) if teacher is None else load_teacher(teacher, args)
-        self._set_teacher(taught[0], teacher_tokenizer or taught[1])
+        self.teacher_tokenizer = teacher_tokenizer or taught[1]
+        self._set_teacher(taught[0], self.teacher_tokenizer)
         self._set_data(on_long_prompt)
         self.add_callback(Watch(self))
         for make in self.method.callbacks:
@@ -105,6 +113,18 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
     def start_over(self) -> None:
         """Forget the rollouts of an earlier call of `train()`."""
         self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
+        self.steps, self._seen = {}, []
+
+    @property
+    def records(self) -> bool:
+        """Whether the step under way is kept in slow motion."""
+        return not self._aside and self.state.global_step in self.record_steps
+
+    def _generate_single_turn(self, prompt_ids: list[Any], *rest: Any, **named: Any) -> Any:
+        """TRL's generation, or the completions that a preview was given."""
+        if self._given is None:
+            return super()._generate_single_turn(prompt_ids, *rest, **named)
+        return [list(ids) for ids in self._given]
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         out = super()._generate_and_score_completions(inputs)
@@ -113,6 +133,7 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
         if "teacher_prompt" in inputs[0]:
             self._add_teacher_prompts(out, [row["teacher_prompt"] for row in inputs])
         if self.model.training:
+            self._last = inputs
             self.generated_tokens += int(self.accelerator.gather(out["completion_mask"].sum()).sum())
             self._metrics["train"]["generated_tokens"] = [self.generated_tokens]
         return out
@@ -134,6 +155,8 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
     def _compute_loss(
         self, unwrapped_student: Any, inputs: Batch, num_items_in_batch: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
+        if self.records and self.model.training:
+            self._seen.append(inputs)
         states, mask = self._states(unwrapped_student, inputs), rows.loss_mask(inputs)
         weights, total = mask.float(), mask.sum() if num_items_in_batch is None else num_items_in_batch
         if self.model.training and self.method.token_weight is not None:
@@ -165,9 +188,14 @@ class DistillTrainer(Checkpoints, Teachers, Scoring, Looking, Shared, Distillati
             job.observe = lambda s, t, part: seen.append(measure(s, t, tokens[part], wanted))
         head = student.get_output_embeddings()
         weight, bias = whole(head.weight), whole(getattr(head, "bias", None))
-        loss, _ = KeptLoss.apply(states.student[at], weight, bias, job)
+        if self._probe is not None:
+            job.tokens, job.push = inputs["completion_ids"][at], torch.zeros_like(job.weights)
+        loss, found = KeptLoss.apply(states.student[at], weight, bias, job)
         if seen:
             scores = {name: spread(torch.cat([part[name] for part in seen]), at) for name in seen[0]}
+        if self._probe is not None and job.push is not None:
+            shown = {"weight": weights, "coefficient": spread(job.push, at), "loss": spread(found * job.weights, at)}
+            self._probe.update(scores=scores, tokens=shown, total=total)
         return loss, scores
 
     def _divergence(

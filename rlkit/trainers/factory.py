@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlkit.method import Method, get_method
@@ -33,6 +34,7 @@ def trainer(
     teacher: Any = None,
     skip_zero_advantage: bool = True,
     on_long_prompt: str = "refuse",
+    record_steps: Sequence[int] = (),
     **overrides: Any,
 ) -> RLVRTrainer | DistillTrainer:
     """Build a trainer; `.train()` works, `.settings` prints every value with its origin.
@@ -48,6 +50,7 @@ def trainer(
         teacher: for distillation, like `model`; default: the task's teacher.
         skip_zero_advantage: as for `RLVRTrainer`.
         on_long_prompt: as for `RLVRTrainer`.
+        record_steps: as for `RLVRTrainer`.
         overrides: TRL options, the method's options, and `prompts_per_step`, `train_size`, `eval_every`, `eval_size`.
 
     Raises:
@@ -72,7 +75,11 @@ def trainer(
     if dial.threads:
         torch.set_num_threads(dial.threads)
     if chosen.trainer == "distill":
-        return _distill(chosen, settings, the_task, model, teacher, reward, seed, on_long_prompt)
+        if reward is not None:
+            raise ValueError(f"Method {chosen.name!r} distils: it has no use for reward=.")
+        call = {"preset": preset, "seed": seed, "task": task, "on_long_prompt": on_long_prompt, **overrides}
+        named = {"on_long_prompt": on_long_prompt, "record_steps": record_steps}
+        return _distill(chosen, settings, the_task, call, model=model, teacher=teacher, seed=seed, **named)
     if teacher is not None:
         raise ValueError(f"Method {chosen.name!r} does not distil: it has no use for teacher=.")
     checks.check_batch(_generation_batch(settings), settings["num_generations"])
@@ -88,22 +95,22 @@ def trainer(
         method=chosen.with_options(**settings.options),
         skip_zero_advantage=skip_zero_advantage,
         on_long_prompt=on_long_prompt,
+        record_steps=record_steps,
         apply_config=False,  # the settings hold what the method wants already
     )
     built.settings, built.task = settings, the_task
+    call = {"preset": preset, "seed": seed, "task": task, "reward": reward, "on_long_prompt": on_long_prompt}
+    built.call = {**call, "skip_zero_advantage": skip_zero_advantage, **overrides}
     return built
 
 
 def _distill(
-    method: Method, settings: Settings, task: Task, model: Any, teacher: Any, reward: Any, seed: int, on_long: str
+    method: Method, settings: Settings, task: Task, call: dict[str, Any], *, teacher: Any, **named: Any
 ) -> DistillTrainer:
     """The other family: no rewards, and a teacher."""
-    if reward is not None:
-        raise ValueError(f"Method {method.name!r} distils: it has no use for reward=.")
     taught = teacher_of(task) if teacher is None and method.teacher == "model" else teacher
-    make = importlib.import_module(DISTILL).build
-    built = make(method, settings, task, model=model, teacher=taught, seed=seed, on_long_prompt=on_long)
-    built.settings, built.task = settings, task
+    built = importlib.import_module(DISTILL).build(method, settings, task, teacher=taught, **named)
+    built.settings, built.task, built.call = settings, task, call
     return built
 
 

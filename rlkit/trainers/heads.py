@@ -104,6 +104,10 @@ class Job:
     """`(student_logits, teacher_logits, rows) -> (rows,)`; without a teacher its logits are None."""
     observe: Callable[[Tensor, Any, slice], None] | None = None
     """Looks at the logits of each chunk, without gradient."""
+    tokens: Tensor | None = None
+    """(R,) the drawn tokens, where the push on them is wanted."""
+    push: Tensor | None = None
+    """(R,) filled with minus the derivative of the loss by what `project` gave for the drawn token."""
 
     def logits(self, hidden: Tensor, part: slice) -> tuple[Tensor, Tensor | None]:
         """What `project` gave for the student, and the teacher's logits, of some rows."""
@@ -154,6 +158,8 @@ def _chunk(hidden: Tensor, job: Job, part: slice) -> tuple[Tensor, Tensor]:
         logits = job.student.logits(leaf, job.temperature)
         found = job.divergence(logits, taught, part)
         (grad,) = torch.autograd.grad(found, leaf, grad_outputs=job.weights[part].to(found.dtype))
+    if job.tokens is not None and job.push is not None:
+        job.push[part] = -grad.gather(1, job.tokens[part, None])[:, 0]
     if job.observe is not None:
         job.observe(logits.detach(), taught, part)
     return found.detach(), grad
