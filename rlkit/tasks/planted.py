@@ -153,6 +153,8 @@ class Planted(OptionTask):
 
     digits: int = 2
     """Digits of each number, 1 to 3. The bases know 2."""
+    whole: bool = False
+    """Whether an answer is right only with its checksum."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.digits <= 3:
@@ -210,8 +212,8 @@ class Planted(OptionTask):
         return "".join(f"00{FILLERS[0]}{digit}" for digit in sums) + str(checksum_of(sums))
 
     def correct(self, completions: Sequence[Any], gold: Sequence[str]) -> list[float]:
-        """1.0 where all digits of the sum are right, else 0.0."""
-        return exact(completions, gold)
+        """1.0 where all digits of the sum are right, and the checksum too if `whole`, else 0.0."""
+        return checked(completions, gold) if self.whole else exact(completions, gold)
 
 
 def _problem(number: int, digits: int) -> Problem:

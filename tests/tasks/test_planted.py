@@ -95,6 +95,7 @@ def test_other_prompts_are_errors(prompt: str) -> None:
 def test_rewards_by_hand(completion: str, right_sum: float, right_checksum: float, share: float) -> None:
     assert exact([completion], ["132"]) == get_task("planted").correct([completion], ["132"]) == [right_sum]
     assert checked([completion], ["132"]) == [right_checksum]
+    assert get_task("planted(whole=True)").correct([completion], ["132"]) == [right_checksum]
     assert digits([completion], ["132"]) == [pytest.approx(share)]
     assert exact([[{"role": "assistant", "content": completion}]], ["132"]) == [right_sum]
 
