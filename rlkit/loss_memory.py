@@ -77,7 +77,8 @@ def loss_memory(
         seed: seeds hidden states and heads.
 
     Returns:
-        Columns `loss`, `retention`, `retained` and `peak` (bytes / (N V)), and `value`, the loss in nats.
+        Columns `loss`, `retention`, `kept` (tokens), `retained` and `peak` (bytes / (N V)), and `value`, the loss in
+        nats.
     """
     import pandas as pd
     import torch
@@ -93,8 +94,8 @@ def loss_memory(
             kept[order[: max(1, int(share * tokens))]] = True
             retained, peak, value = _measured(LOSSES[name], hidden, head, taught, other, kept)
             size = tokens * vocabulary
-            found.append({"loss": name, "retention": share, "retained": retained / size, "peak": peak / size})
-            found[-1]["value"] = value
+            memory = {"kept": int(kept.sum()), "retained": retained / size, "peak": peak / size}
+            found.append({"loss": name, "retention": share, **memory, "value": value})
     return pd.DataFrame(found)
 
 
