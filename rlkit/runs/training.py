@@ -66,7 +66,14 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
     settings = {**run.overrides, "output_dir": str(folder)}
     with one_setting_of_threads(), old_objects_left_alone():
         trainer = build(
-            run.method, preset=run.preset, seed=run.seed, model=run.model, task=run.task, reward=run.reward, **settings
+            run.method,
+            preset=run.preset,
+            seed=run.seed,
+            model=run.model,
+            task=run.task,
+            reward=run.reward,
+            teacher=run.teacher,
+            **settings,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
@@ -206,9 +213,13 @@ def watch_rollouts(trainer: Any) -> Examples:
     """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward, and count them by example.
 
     Grading draws no random number, and TRL averages the metric over a step like its own. By example only what the
-    present policy draws to train on is counted: not what an evaluation, `collect` or a preview draws.
+    present policy draws to train on is counted: not what an evaluation, `collect` or a preview draws. Distillation
+    grades nothing.
     """
-    grade, task, seen = trainer._calculate_rewards, trainer.task, Examples()
+    seen = Examples()
+    if trainer.method.trainer == "distill":
+        return seen
+    grade, task = trainer._calculate_rewards, trainer.task
 
     def graded(inputs: list[dict[str, Any]], prompts: Any, completions: list[Any], *rest: Any) -> Any:
         rewards = grade(inputs, prompts, completions, *rest)

@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOTrainer
 
-from rlkit.method import Context, Method
+from rlkit.method import Method
 from rlkit.trainers import seam_checks
 from rlkit.trainers.groups import Groups
 
@@ -154,12 +154,6 @@ class RolloutSeams(GRPOTrainer):
             scored = now.logps, now.entropies
         parts = zip(rows, *scored, ids, strict=True)
         return [{**row, "logps": lp[: len(c)].cpu(), "entropies": h[: len(c)].cpu()} for row, lp, h, c in parts]
-
-    def context(self, **fields: Any) -> Context:
-        """A `Context` with step, seed, options and `log` filled in."""
-        state = self.state
-        known = {"step": state.global_step, "max_steps": state.max_steps, "seed": self.args.seed}
-        return Context(**known, options=self.method.options, log=self.log_value, **fields)
 
 
 def _first(value: Any, otherwise: Any) -> Any:
