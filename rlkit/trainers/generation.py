@@ -95,6 +95,10 @@ class GenerationSeams(GRPOTrainer):
         device = out["completion_ids"].device
         every = torch.ones(size, dtype=torch.bool, device=device)
         out["counted"] = every if keep is None else keep[self.here(size)]
+        out["reward"] = self.weighted(now.scored[0])[self.here(size)]
+        out["group"] = torch.tensor(now.groups.of_rows, device=device)[self.here(size)]
+        if now.entropies is not None and "logps" in self.method.needs:
+            out["entropies"] = rows.local_part(now.entropies, size, 0, width) * out["completion_mask"]
         if now.logps is not None:
             # TRL can mask a whole completion: its log-probs are 0 then on both sides of the ratio
             out["old_per_token_logps"] = rows.local_part(now.logps, size, 0, width) * out["completion_mask"]

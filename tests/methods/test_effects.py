@@ -176,7 +176,7 @@ def test_vcpo_shortens_stale_steps_only(run):
 
 
 def test_replayed_rows_are_some_steps_old(run):
-    trainer = run("replay")
+    trainer = run("replay_uniform")
     age = logged(trainer, "replay/age")
     assert age[0] == 0
     assert 1 < mean(age[4:]) < 2  # the last four steps, uniformly: 1.5

@@ -1,0 +1,93 @@
+"""RLEP: right rollouts of a first run join the groups of a second one, which starts from the beginning again.
+
+Paper: arXiv 2507.07451 (full text and code read). Phase 1 trains and collects right answers; phase 2 starts from the
+base again, and a group is 16 fresh rollouts and 2 stored right ones, at random, standardised together:
+
+    A_i = (r_i - mean(r)) / std(r) over 18 rows;    stored rows are treated as fresh: their ratio starts at 1
+
+The store does not change in phase 2. Questions with fewer than two right answers have none.
+
+What is different here, and why. Both phases are one run: the first `first_run` steps are plain training that keeps up
+to `per_prompt` right rollouts a prompt (the paper samples 64 more answers from the end policy), then the starting weights
+come back, Adam's moments are forgotten, and steps go on counting; so the first run is charged. Stored rows take the
+place of rollouts (`group_replay.py`): 2 of 8. The clip is TRL's, without the paper's higher upper bound, and there is
+no penalty on length. With `ratio_source="stored"` the ratio is the one to the policy that drew the row. With `first_run=0`
+there is one phase that stores and replays at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rlkit.method import Context, Method
+from rlkit.methods.group_replay import OPTIONS, GroupReplay, seams
+
+
+class TwoRuns(GroupReplay):
+    """Stores in the first run, replays in the second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start: dict[str, Tensor] = {}
+        """The starting weights, until they are put back."""
+
+    def replays(self, ctx: Context) -> bool:
+        """In the second run."""
+        return super().replays(ctx) and ctx.step >= ctx.options["first_run"]
+
+    def stores(self, ctx: Context) -> bool:
+        """In the first run, if there is one."""
+        return super().stores(ctx) and (not ctx.options["first_run"] or ctx.step < ctx.options["first_run"])
+
+    def restart(self, trainer: Any) -> Restart:
+        """The callback that puts the starting weights back."""
+        (memory,) = (thing for thing in trainer.method.state if isinstance(thing, TwoRuns))
+        return Restart(trainer, memory)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Rows, and the starting weights while they are needed."""
+        return {**super().state_dict(), "start": self.start}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what `state_dict` gave."""
+        super().load_state_dict(state)
+        self.start = dict(state["start"])
+
+
+class Restart:
+    """Puts the weights of the start back, and forgets the optimiser's moments, after `first_run` steps."""
+
+    def __init__(self, trainer: Any, memory: TwoRuns) -> None:
+        self.trainer, self.memory = trainer, memory
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: p for name, p in self.trainer.model.named_parameters() if p.requires_grad}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **about: Any) -> None:
+        """Remember the weights; a resumed run has them from its checkpoint."""
+        if state.global_step < self.trainer.method.options["first_run"] and not self.memory.start:
+            self.memory.start = {name: p.detach().cpu().clone() for name, p in self._parameters().items()}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **about: Any) -> None:
+        """After the last step of the first run."""
+        if self.memory.start and state.global_step == self.trainer.method.options["first_run"]:
+            with torch.no_grad():
+                for name, p in self._parameters().items():
+                    p.copy_(self.memory.start[name])
+            self.trainer.optimizer.state.clear()
+            self.memory.start = {}
+
+
+_memory = TwoRuns()
+
+RLEP = Method(
+    "rlep",
+    summary="right rollouts of a first run join the groups of a second one",
+    paper="2507.07451",
+    options={**OPTIONS, "store": "correct", "at_least": 2, "ratio_source": "recomputed", "first_run": 50},
+    **{**seams(_memory), "reduces_to": {"mix": 0.0, "first_run": 0}},
+    callbacks=(_memory.restart,),
+)
