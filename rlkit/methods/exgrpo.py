@@ -9,9 +9,9 @@ drawn from it, by k, how many of the last G rollouts were right:
     replay starts once 35 % of the rollouts of a step are right
 
 What is different here, and why. k is counted over the fresh rollouts of a group, scaled to G. A pool that is smaller
-than half of the batch is used whole. The old row takes the place of a rollout (`group_replay.py`). The code's entropy bonus
-(.001) is left out. `clip` puts PPO's clip back on fresh tokens; `rule="plain"` is its clipped ratio on old tokens,
-the control for f; `draw="random"` and `sigma=1e6` are those for the two rules of the draw.
+than half of the batch is used whole. The old row takes the place of a rollout (`group_replay.py`). The code's entropy
+bonus (.001) is left out. `clip` puts PPO's clip back on fresh tokens; `rule="plain"` is its clipped ratio on old
+tokens, the control for f; `draw="random"` and `sigma=1e6` are those for the two rules of the draw.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Replay: train rollouts more than once, each with the advantage and the log-probs that it was drawn with.
 
 Paper: arXiv 2604.08706 (full text read). The last N rollouts wait in a first-in first-out buffer with what they had
-when they were drawn; a batch is drawn uniformly from them, and they stay. With R rollouts drawn and B rows trained a step,
+when they were drawn; a batch is drawn uniformly from them, and they stay. With R rollouts drawn and B rows trained a
+step,
 
     rho_t = pi(y_t) / pi_old(y_t),  pi_old the policy that drew the row; fresh rows have rho = 1
     J = min(rho A, clip(rho, 1 - epsilon, 1 + epsilon) A),   A frozen;   cost of a step: B + mu R
@@ -18,10 +19,11 @@ buffer's switches:
 
 What is different here, and why. The paper's workers and trainers run side by side; here they take turns. With
 `mix=None` every fresh row is trained once and the rest of the batch is replayed; `mix=1.0` is the paper's batch, all of
-it from the buffer. A row is never replayed in the step it was born, nor twice in a batch; while there are too few old rows,
-batches are smaller, and without any the step is GRPO's. N = 256 and B = 2 R are ours. Rows that a method has taken out
-(`keep`) are not stored. Draws are a function of seed and step: a resumed run draws the same without a saved generator.
-`watch` scores old rows under the present policy, to log how far it has moved: one more forward, nothing else changes.
+it from the buffer. A row is never replayed in the step it was born, nor twice in a batch; while there are too few old
+rows, batches are smaller, and without any the step is GRPO's. N = 256 and B = 2 R are ours. Rows that a method has
+taken out (`keep`) are not stored. Draws are a function of seed and step: a resumed run draws the same without a saved
+generator. `watch` scores old rows under the present policy, to log how far it has moved: one more forward, nothing else
+changes.
 """
 
 from __future__ import annotations

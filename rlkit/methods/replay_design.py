@@ -1,9 +1,9 @@
 """How large a replay buffer should be, and how often a rollout should be trained: the design curve of a cost model.
 
 Paper: arXiv 2604.08706, theorem 4.5 (full text read). A step draws R rollouts, trains B rows of a buffer of N, and
-costs B + mu R, mu what a rollout costs to draw over what it costs to train. With x = N / R (how old rows get), y = B / R (how
-often each is trained), rho a correlation of rollouts drawn near each other, and a second moment that grows with age as
-(x / tau)^(2 alpha), the number to minimise is
+costs B + mu R, mu what a rollout costs to draw over what it costs to train. With x = N / R (how old rows get), y = B /
+R (how often each is trained), rho a correlation of rollouts drawn near each other, and a second moment that grows with
+age as (x / tau)^(2 alpha), the number to minimise is
 
     J(x, y) = (x / tau)^(2 alpha) (1 + y / mu) (1 / y + 1 / x + rho)
     y* = (-alpha + sqrt(alpha^2 + mu rho (1 - 2 alpha))) / rho,     x* = y*^2 / (2 alpha (mu + y*))

@@ -8,11 +8,11 @@ base again, and a group is 16 fresh rollouts and 2 stored right ones, at random,
 The store does not change in phase 2. Questions with fewer than two right answers have none.
 
 What is different here, and why. Both phases are one run: the first `first_run` steps are plain training that keeps up
-to `per_prompt` right rollouts a prompt (the paper samples 64 more answers from the end policy), then the starting weights
-come back, Adam's moments are forgotten, and steps go on counting; so the first run is charged. Stored rows take the
-place of rollouts (`group_replay.py`): 2 of 8. The clip is TRL's, without the paper's higher upper bound, and there is
-no penalty on length. With `ratio_source="stored"` the ratio is the one to the policy that drew the row. With `first_run=0`
-there is one phase that stores and replays at once.
+to `per_prompt` right rollouts a prompt (the paper samples 64 more answers from the end policy), then the starting
+weights come back, Adam's moments are forgotten, and steps go on counting; so the first run is charged. Stored rows take
+the place of rollouts (`group_replay.py`): 2 of 8. The clip is TRL's, without the paper's higher upper bound, and there
+is no penalty on length. With `ratio_source="stored"` the ratio is the one to the policy that drew the row. With
+`first_run=0` there is one phase that stores and replays at once.
 """
 
 from __future__ import annotations

@@ -111,6 +111,9 @@ class LossSeams(Coefficients):
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Any, Any]:
         out, method = super()._get_per_token_logps_and_entropies(*args, **kwargs), self.method
+        if self._live is not None and "drawn_at" in self._live and "old_per_token_logps" in self._live:
+            # Also read by TRL after this call.
+            self._live["old_per_token_logps"] = rows.old_logps(self._live, out[0].detach(), self.state.global_step)
         if self._live is None or (method.token_weight is None and method.surrogate is None):
             return out
         # TRL reads advantages and old log-probs after this call, and takes an advantage a token.

@@ -107,7 +107,9 @@ def test_the_next_draws_are_the_same_after_a_save(tmp_path):
     assert drawn[0] == drawn[1] and births(buffer) == births(back)
     assert [r["uses"] for r in buffer] == [r["uses"] for r in back]
     assert (buffer.ages, buffer.uses, sorted(buffer.prompts)) == (back.ages, back.uses, sorted(back.prompts))
-    assert all(torch.equal(a["ids"], b["ids"]) and torch.equal(a["A"], b["A"]) for a, b in zip(buffer, back, strict=True))
+    assert all(
+        torch.equal(a["ids"], b["ids"]) and torch.equal(a["A"], b["A"]) for a, b in zip(buffer, back, strict=True)
+    )
 
 
 def test_an_empty_buffer_can_be_saved(tmp_path):
