@@ -9,13 +9,16 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=["plots", "rewards", "stats", "tasks"],
+    submodules=["history", "plots", "rewards", "stats", "tasks", "widgets"],
     submod_attrs={
         "claims": ["Claim"],
+        "exercises": ["check"],
         "grading": ["grade", "grade_batch"],
         "method": ["Context", "Method", "catalog"],
         "models": ["load"],
         "runs": ["Arm", "arm", "measure", "run"],
+        "steps.compare": ["Comparison", "compare"],
+        "steps.step": ["Step"],
         "study": ["Study"],
         "trainers.factory": ["trainer"],
         "trainers.rlvr": ["RLVRTrainer"],

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 LIMIT = 300_000
 """Bytes of a notebook's recorded data: a repository keeps every version of them."""
+SMALL = 4_000
+"""Bytes of JSON that stay readable; more is compressed."""
 RUNS, INDEX, FINGERPRINT = "runs.csv.gz", "recorded.json", "fingerprint.json"
 TABLE = ["arm", "seed", "step", "metric", "value"]
 DIGITS = 7
@@ -111,10 +113,10 @@ class Recorded:
         same = [entry for entry in known if self.measures[entry]["inputs"] == describe(inputs)]
         entry = same[0] if same else f"{name}#{len(known) + 1}" if known else name
         types = json.loads(files.pop(results.TYPES)) if results.TYPES in files else None
-        suffix = {"frame": "csv.gz", "arrays": "npz", "json": "json"}[kind]
         content = next(iter(files.values()))
-        file = f"{entry.replace('#', '_')}.{suffix}"
-        self.files[file] = packed(content) if kind == "frame" else content
+        pack = kind == "frame" or (kind == "json" and len(content) > SMALL)
+        file = f"{entry.replace('#', '_')}.{results.SUFFIX[kind]}{'.gz' if pack else ''}"
+        self.files[file] = packed(content) if pack else content
         self.measures[entry] = {"inputs": describe(inputs), "kind": kind, "file": file, "types": types, "key": key}
 
     def runs(self, arm: Arm) -> pd.DataFrame:
@@ -149,10 +151,10 @@ class Recorded:
 
     def _decoded(self, what: Mapping[str, Any]) -> Any:
         content = self.files[what["file"]]
+        content = gzip.decompress(content) if what["file"].endswith(".gz") else content
+        files = {f"value.{results.SUFFIX[what['kind']]}": content}
         if what["kind"] == "frame":
-            files = {"value.csv": gzip.decompress(content), results.TYPES: json.dumps(what["types"]).encode()}
-        else:
-            files = {f"value.{results.SUFFIX[what['kind']]}": content}
+            files[results.TYPES] = json.dumps(what["types"]).encode()
         return results.decode(what["kind"], files)
 
     def write(self, folder: Path) -> None:

@@ -39,7 +39,8 @@ def table_html(headers: Sequence[str], rows: Iterable[Row], caption: str = "") -
 
     def line(cells: Row, tag: str) -> Markup:
         style = CELL + (";font-weight:bold" if tag == "th" else "")
-        parts = [Markup('<{0} style="{1}">{2}</{0}>').format(Markup(tag), style, cell) for cell in cells]
+        scope = Markup(' scope="col"') if tag == "th" else ""
+        parts = [Markup('<{0}{1} style="{2}">{3}</{0}>').format(Markup(tag), scope, style, cell) for cell in cells]
         return Markup("<tr>{}</tr>").format(Markup("").join(parts))
 
     body = Markup("\n").join(line(row, "td") for row in rows)

@@ -6,6 +6,7 @@ writes to `build/figures/PRESET/SLUG`. In recorded mode (`RLKIT_RECORDED=1`) not
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,8 +18,9 @@ from rlkit import paths, runs
 from rlkit.claims import Claim, Verdict, Verdicts, judge, read_claims, write_claims
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
-from rlkit.recorded import NotRecorded, Recorded, kept
-from rlkit.runs.digest import join
+from rlkit.recorded import NotRecorded, Recorded, described_arm, kept
+from rlkit.runs import results
+from rlkit.runs.digest import digest, join
 from rlkit.runs.table import Runs
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["NotRecorded", "Study", "check_fingerprint"]
 
 KEEP = ("accuracy", "rollout_accuracy", "reward", "generated_tokens", "trained_tokens")
+KEPT = {"kept": True}
+"""In place of a measurement's inputs: tells what `Study.keep` recorded from a measure function of the same name."""
 
 
 class Study:
@@ -137,6 +141,96 @@ class Study:
         self._flush()
         return value
 
+    def preview(
+        self,
+        method: runs.Arm | str | Method,
+        at: int | Sequence[int] = 0,
+        *,
+        seed: int = 0,
+        groups: int | None = 2,
+        prompts: Sequence[Any] | None = None,
+        **settings: Any,
+    ) -> Any:
+        """`trainer.preview` of an arm of this study, recorded with it.
+
+        Args:
+            method: an arm, a method's name or a method.
+            at: optimiser steps done before the step that is shown, or several such numbers; those behind 0 train an
+                extra run as far as the last one.
+            seed: of the run.
+            groups: how many prompts' rollouts to keep; None for all.
+            prompts: rows of the training data, as for `trainer.preview`.
+            settings: of the method, where no arm is given.
+
+        Returns:
+            A `Step`, or a list of them where `at` is one.
+
+        Raises:
+            NotRecorded: in recorded mode, a step that was not recorded like this.
+
+        """
+        from rlkit.steps.made import previewed
+        from rlkit.steps.step import Step
+
+        arm, numbers = _one_arm(method, settings), [at] if isinstance(at, int) else list(at)
+        place = {"arm": arm, "preset": self.preset, "seed": seed, "common": self.common}
+        found = self._slow(previewed, arm, {**place, "at": numbers, "groups": groups, "prompts": prompts})
+        how = (arm, seed, groups, prompts)
+        steps = [dataclasses.replace(Step.from_dict(saved), source=how) for saved in found]
+        return steps[0] if isinstance(at, int) else steps
+
+    def compare(self, step: Any, methods: Sequence[str]) -> Any:
+        """`rlkit.compare` on a step that this study's `preview` gave before training, recorded with it.
+
+        Raises:
+            ValueError: another step.
+            NotRecorded: in recorded mode, a comparison that was not recorded like this.
+        """
+        from rlkit.steps.compare import Comparison
+        from rlkit.steps.made import compared
+
+        if step.step or not isinstance(step.source, tuple):
+            raise ValueError("study.compare takes a step of study.preview(...) with at=0.")
+        arm, seed, groups, prompts = step.source
+        place = {"arm": arm, "preset": self.preset, "seed": seed, "common": self.common}
+        given = {**place, "methods": list(methods), "groups": groups, "prompts": prompts}
+        return Comparison.from_dict(self._slow(compared, arm, given))
+
+    def _slow(self, function: Callable[..., Any], arm: runs.Arm, given: Mapping[str, Any]) -> Any:
+        """A measurement that runs a trainer: what determines a run of the arm counts for its key."""
+        name = function.__name__
+        said = {**given, "arm": {"label": arm.label, **described_arm(arm)}, "preset": None}
+        if self.recorded:
+            return self._data().measure(name, said)
+        own = {**given, "key": runs.run_key(arm, self.preset, given["seed"], self.common)}
+        value = runs.measure(function, **own)
+        self._kept.add_measure(name, said, runs.measure_key(function, own), value)
+        self._flush()
+        return value
+
+    def keep(self, name: str, function: Callable[[], Any]) -> Any:
+        """What a function makes of this study's runs, recorded under a name; in recorded mode it is read, not computed.
+
+        For what the metrics do not hold: `profile = study.keep("profile", lambda: rlkit.history.variance(runs))`.
+
+        Args:
+            name: a word, unique in the notebook.
+            function: gives what `rlkit.measure` can keep. Recorded data have a limit: keep what a figure draws.
+
+        Raises:
+            NotRecorded: in recorded mode, nothing was recorded under this name.
+            ValueError: the name is no plain word.
+        """
+        if not name.isidentifier():
+            raise ValueError(f"study.keep: a name is one word of letters, digits and _, not {name!r}.")
+        if self.recorded:
+            return self._data().measure(name, KEPT)
+        kind, files = results.encode(function())
+        value = results.decode(kind, files)
+        self._kept.add_measure(name, KEPT, digest(files), value)
+        self._flush()
+        return value
+
     def figure(self, name: str, figure: Figure, caption: str = "") -> None:
         """Save a figure as SVG and PNG, and show it with its caption."""
         from rlkit import plots
@@ -206,6 +300,12 @@ class Study:
             return Recorded.read(paths.recorded(self.slug), self.slug).milliseconds
         except NotRecorded:
             return 0.0
+
+
+def _one_arm(method: runs.Arm | str | Method, settings: Mapping[str, Any]) -> runs.Arm:
+    if isinstance(method, runs.Arm) and settings:
+        raise ValueError(f"Arm {method.label!r} has its settings: give them there, not {', '.join(settings)} here.")
+    return method if isinstance(method, runs.Arm) else runs.arm(method, **settings)
 
 
 def _destination(slug: str, preset: str, changed: bool, recorded: bool) -> tuple[bool, Path]:

@@ -64,11 +64,11 @@ def kernel_environment(job: Job, private: Path) -> dict[str, str]:
     """What the kernel's environment has beyond ours.
 
     One thread per process (the grid's workers use the cores), no network unless `HF_HUB_OFFLINE=0` asks for it, figures
-    inline, no user's IPython start-up files, and the same rlkit as here.
+    inline, no user's IPython start-up files, and the same rlkit as here. A wrong solution of an exercise is an error.
     """
     offline = "0" if os.environ.get("HF_HUB_OFFLINE") == "0" else "1"
     extra = {"RLKIT_ROOT": str(paths.root()), "IPYTHONDIR": str(private), "PYTHONHASHSEED": "0"}
-    extra |= {"RLKIT_HOME": str(paths.home())}
+    extra |= {"RLKIT_HOME": str(paths.home()), "RLKIT_STRICT_CHECKS": "1"}
     extra |= {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "TOKENIZERS_PARALLELISM": "false"}
     if checkout := paths.checkout():
         extra["PYTHONPATH"] = os.pathsep.join(filter(None, [str(checkout), os.environ.get("PYTHONPATH")]))

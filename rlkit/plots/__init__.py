@@ -227,11 +227,12 @@ def heat(
     ylabel: str = "",
     value: str = "",
     centre: float | None = None,
+    span: tuple[float, float] | None = None,
     digits: int = 2,
     note: str = "",
     ax: Axes | None = None,
 ) -> Figure:
-    """A heat map with each number written in its cell.
+    """A heat map with each number written in its cell; a cell without a number stays empty.
 
     Args:
         table: index down, columns across.
@@ -240,6 +241,7 @@ def heat(
         ylabel: what the index is, with the unit.
         value: what the numbers are, with the unit: beside the colour bar.
         centre: the number that has no colour (0 for differences): orange below, purple above; None for one-sided.
+        span: the numbers at the two ends of the colours; None for those of the table. Not with `centre`.
         digits: decimals in the cells.
         note: the caption.
         ax: draw there, without caption.
@@ -247,7 +249,7 @@ def heat(
     figure, panel = start(ax)
     numbers = np.vectorize(_short)(table.to_numpy(float))
     with style():
-        limits: dict[str, Any] = {"cmap": "cividis"}
+        limits: dict[str, Any] = {"cmap": "cividis", **dict(zip(("vmin", "vmax"), span or (), strict=False))}
         if centre is not None:
             far = max(float(np.nanmax(np.abs(numbers - centre))), 1e-12)
             limits = {"cmap": "PuOr", "vmin": centre - far, "vmax": centre + far}

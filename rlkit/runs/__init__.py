@@ -22,7 +22,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "training",
     ],
     submod_attrs={
-        "arms": ["Arm", "arm", "as_arms", "measure", "measure_key", "planned_steps", "run", "seed_list"],
+        "arms": ["Arm", "arm", "as_arms", "measure", "measure_key", "planned_steps", "run", "run_key", "seed_list"],
         "grid": ["RunError"],
         "table": ["Runs"],
     },

@@ -166,6 +166,12 @@ def measure(
     return values[0] if seeds is None else joined(values, each)
 
 
+def run_key(item: Arm, preset: str, seed: int, common: Mapping[str, Any]) -> str:
+    """The key of a run of an arm; "" for what cannot be hashed."""
+    job, _ = new_job(item.label, paths.home(), run=item.run(preset, seed, common), seed=seed)
+    return job.key or ""
+
+
 def measure_key(
     function: Callable[..., Any], inputs: Mapping[str, Any], seeds: int | Sequence[int] | None = None
 ) -> str | None:

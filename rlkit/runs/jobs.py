@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import sys
 import threading
@@ -161,6 +162,9 @@ def _entry(job: Job, store: Store, printed: Callable[[], str]) -> Entry:
         done = train(job.run, folder, stop_after=job.stop_after, callbacks=_callbacks(job))
     arm = job.run.method if isinstance(job.run.method, str) else job.run.method.name
     files = {METRICS: _csv(arm, job.run.seed, done.metrics), TIMING: _csv(arm, job.run.seed, done.timing)}
+    tables = {name: results.frame_files(table) for name, table in done.tables.items()}
+    files |= {f"{name}.csv": content for name, (content, _) in tables.items()}
+    files |= {f"step_{number}.json": json.dumps(step.to_dict()).encode("ascii") for number, step in done.steps.items()}
     if text := printed():
         files[LOG] = text.encode("utf-8", "replace")
     meta |= {
@@ -169,6 +173,8 @@ def _entry(job: Job, store: Store, printed: Callable[[], str]) -> Entry:
         "settings": done.settings,
         "totals": done.totals,
         "notes": done.notes,
+        "tables": {name: types for name, (_, types) in tables.items()},
+        "steps": sorted(done.steps),
     }
     return Entry(meta, files)
 

@@ -25,7 +25,8 @@ def encode(value: Any) -> tuple[str, dict[str, bytes]]:
     import pandas as pd
 
     if isinstance(value, pd.DataFrame):
-        return "frame", _frame_files(value)
+        content, types = frame_files(value)
+        return "frame", {"value.csv": content, TYPES: json.dumps(types).encode("utf-8")}
     if isinstance(value, Mapping) and value and all(hasattr(item, "__array__") for item in value.values()):
         return "arrays", {"value.npz": _npz({str(name): np.asarray(item) for name, item in value.items()})}
     try:
@@ -41,24 +42,28 @@ def encode(value: Any) -> tuple[str, dict[str, bytes]]:
 def decode(kind: str, files: Mapping[str, bytes]) -> Any:
     """What `encode` was given, up to tuples (lists) and numpy numbers (Python's)."""
     if kind == "frame":
-        return _frame(files["value.csv"], json.loads(files[TYPES]))
+        return read_frame(files["value.csv"], json.loads(files[TYPES]))
     if kind == "arrays":
         with np.load(io.BytesIO(files["value.npz"]), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     return json.loads(files["value.json"])
 
 
-def _frame_files(frame: pd.DataFrame) -> dict[str, bytes]:
+def frame_files(frame: pd.DataFrame) -> tuple[bytes, dict[str, str]]:
+    """A data frame as CSV, with the type of each column.
+
+    Raises:
+        TypeError: an index or columns that CSV does not keep.
+    """
     if list(frame.index) != list(range(len(frame))) or frame.columns.nlevels > 1:
         raise TypeError("A measured DataFrame has a plain index 0, 1, ... and plain columns: call reset_index() first.")
     if bad := [name for name in frame.columns if not isinstance(name, str)]:
         raise TypeError(f"A measured DataFrame has texts for column names, not {bad[0]!r}.")
-    types = {name: str(kind) for name, kind in frame.dtypes.items()}
-    text = frame.to_csv(index=False, lineterminator="\n")
-    return {"value.csv": text.encode("utf-8"), TYPES: json.dumps(types).encode("utf-8")}
+    types = {str(name): str(kind) for name, kind in frame.dtypes.items()}
+    return frame.to_csv(index=False, lineterminator="\n").encode("utf-8"), types
 
 
-def _frame(content: bytes, types: Mapping[str, str]) -> pd.DataFrame:
+def read_frame(content: bytes, types: Mapping[str, str]) -> pd.DataFrame:
     """Every column by its type; Python's own `float` gives back each digit. A missing text becomes an empty one."""
     import pandas as pd
 

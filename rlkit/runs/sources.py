@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = "rlkit"
-NOT_RUN = frozenset({PACKAGE, "rlkit.presets", "rlkit.paths", "rlkit.show", "rlkit.plots", "rlkit.cli"})
+_SHOWN = {f"rlkit.steps.{name}" for name in ("view", "text", "marks", "style")}
+NOT_RUN = frozenset({PACKAGE, "rlkit.presets", "rlkit.paths", "rlkit.show", "rlkit.plots", "rlkit.cli", *_SHOWN})
 """Modules whose text changes no number: what presets say is hashed by value, the others draw, find files or print."""
 
 _INSTALLED = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib", "platstdlib")]

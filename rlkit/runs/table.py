@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ import pandas as pd
 
 from rlkit.claims import ENOUGH_SEEDS, PRELIMINARY, decide
 from rlkit.method import near
+from rlkit.runs import results
 from rlkit.stats import auc, interval, smallest_detectable, summary
+from rlkit.steps.step import Step
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from rlkit.runs.store import Entry
 
 COLUMNS = ["arm", "seed", "step", "metric", "value", "source"]
+
+Stored = tuple[str, int, bytes, Mapping[str, str]]
+"""(arm, seed, CSV, type of each column)."""
 
 
 @dataclass
@@ -41,6 +47,11 @@ class Runs:
     """What a reader must know, such as runs in which nothing was learnable."""
     machine: dict[str, str] = field(default_factory=dict)
     """Class of the machine and versions of the libraries; empty where they differ between runs."""
+    stored: dict[str, list[Stored]] = field(default_factory=dict, repr=False)
+    """Further tables of the runs by name, as they were stored: read them with `table`."""
+
+    kept_steps: dict[tuple[str, int], dict[int, bytes]] = field(default_factory=dict, repr=False)
+    """(arm, seed) to steps as they were stored, by number: read them with `steps`."""
 
     @classmethod
     def collect(
@@ -58,7 +69,37 @@ class Runs:
         frame, times = (pd.concat(parts, ignore_index=True) for parts in (metrics, timing))
         machines = [entry.meta["machine"] for _, _, entry in runs]
         machine = machines[0] if all(other == machines[0] for other in machines) else {}
-        return cls(list(arms), frame, times, settings, totals, dict(keys), list(notes), machine)
+        steps = {
+            (arm.label, seed): {number: entry.files[f"step_{number}.json"] for number in entry.meta["steps"]}
+            for arm, seed, entry in runs
+            if entry.meta.get("steps")
+        }
+        return cls(list(arms), frame, times, settings, totals, dict(keys), list(notes), machine, _stored(runs), steps)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table that the runs stored beside their metrics, such as "examples": columns arm, seed, then its own.
+
+        Raises:
+            ValueError: no run has such a table. Those read from recorded data have none.
+        """
+        if name not in self.stored:
+            raise ValueError(
+                f"These runs have no table {name!r}. {_known(self.stored)} Runs read from recorded data have metrics "
+                'only: in a notebook, keep what is computed from a table with study.keep("name", lambda: ...).'
+            )
+        parts = [(arm, seed, results.read_frame(text, types)) for arm, seed, text, types in self.stored[name]]
+        frame = pd.concat([part.assign(arm=arm, seed=seed) for arm, seed, part in parts], ignore_index=True)
+        return frame[["arm", "seed", *frame.columns.drop(["arm", "seed"])]]
+
+    def steps(self, arm: str, seed: int = 0) -> dict[int, Step]:
+        """The steps in slow motion that `record_steps=` kept of a run, by number.
+
+        Raises:
+            ValueError: none was kept of this run.
+        """
+        if (arm, seed) not in self.kept_steps:
+            raise ValueError(f"No step was kept of arm {arm!r}, seed {seed}: run it with record_steps=[0, ...].")
+        return {number: Step.from_dict(json.loads(text)) for number, text in self.kept_steps[arm, seed].items()}
 
     @property
     def milliseconds(self) -> float:
@@ -201,6 +242,18 @@ class Runs:
     def _shown(self) -> pd.DataFrame:
         metrics = set(self.frame["metric"])
         return self.summary("accuracy" if "accuracy" in metrics else sorted(metrics)[0])
+
+
+def _stored(runs: Sequence[tuple[Arm, int, Entry]]) -> dict[str, list[Stored]]:
+    found: dict[str, list[Stored]] = {}
+    for arm, seed, entry in runs:
+        for name, types in entry.meta.get("tables", {}).items():
+            found.setdefault(name, []).append((arm.label, seed, entry.files[f"{name}.csv"], types))
+    return found
+
+
+def _known(tables: Mapping[str, Any]) -> str:
+    return f"They have {', '.join(map(repr, tables))}." if tables else "They have none."
 
 
 def cut(x: Any, y: Any, end: float | None) -> tuple[Any, Any]:

@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerControl, TrainerState
 
 from rlkit.prompts import for_model
+from rlkit.runs import examples
+from rlkit.runs.examples import Examples
 from rlkit.runs.keys import Run
 from rlkit.sampling import complete
+from rlkit.steps.step import Step
 from rlkit.trainers.factory import trainer as build
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
@@ -42,6 +46,10 @@ class Result:
     """Optimiser steps, generated tokens, trained tokens."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know about the run."""
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    """Named tables beside the metrics, stored as `NAME.csv`; plain index, `Runs.table` adds arm and seed."""
+    steps: dict[int, Step] = field(default_factory=dict)
+    """What `record_steps` kept, stored as `step_NUMBER.json`."""
 
 
 def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[TrainerCallback] = ()) -> Result:
@@ -61,12 +69,15 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
         evaluation = Evaluation(trainer)
-        watch_rollouts(trainer)
+        seen = watch_rollouts(trainer)
         extra = [StopAfter(stop_after)] if stop_after else []
         for callback in (evaluation, *extra, *callbacks):
             trainer.add_callback(callback)
         trainer.train()
         result = collect(trainer, evaluation)
+        table = seen.frame(logged_steps(trainer))
+        result.tables = {examples.NAME: table} if len(table) else {}
+        result.steps = dict(trainer.steps)
         del trainer, evaluation
         gc.collect()
     return result
@@ -183,19 +194,37 @@ def held_out(task: Any, size: int, tokenizer: Any) -> dict[str, list[Any]] | Non
     return for_model(rows, tokenizer).to_dict() if "gold" in rows.column_names else None
 
 
-def watch_rollouts(trainer: Any) -> None:
-    """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward.
+def watch_rollouts(trainer: Any) -> Examples:
+    """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward, and count them by example.
 
-    Grading draws no random number, and TRL averages the metric over a step like its own.
+    Grading draws no random number, and TRL averages the metric over a step like its own. By example only what the
+    present policy draws to train on is counted: not what an evaluation, `collect` or a preview draws.
     """
-    grade, task = trainer._calculate_rewards, trainer.task
+    grade, task, seen = trainer._calculate_rewards, trainer.task, Examples()
 
     def graded(inputs: list[dict[str, Any]], prompts: Any, completions: list[Any], *rest: Any) -> Any:
         rewards = grade(inputs, prompts, completions, *rest)
-        if trainer.model.training and inputs and "gold" in inputs[0]:
+        if not trainer.model.training or not inputs:
+            return rewards
+        right = None
+        if task is not None and "gold" in inputs[0]:
             right = task.correct(completions, [row["gold"] for row in inputs])
             trainer._metrics["train"]["rollout_accuracy"].append(sum(right) / len(right))
+        if trainer.learns:
+            count(inputs, right, rewards)
         return rewards
 
-    if task is not None:
-        trainer._calculate_rewards = graded
+    def count(inputs: list[dict[str, Any]], right: list[float] | None, per_func: torch.Tensor) -> None:
+        now = examples.drawn_now(trainer._generation and trainer._generation.drawn, len(inputs))
+        mine = [i for i, own in enumerate(now) if own]
+        values = trainer.weighted(per_func)[trainer.here(len(inputs))].tolist()
+        rows, marks = [inputs[i] for i in mine], None if right is None else [right[i] for i in mine]
+        seen.add(trainer.state.global_step + 1, rows, marks, [values[i] for i in mine])
+
+    trainer._calculate_rewards = graded
+    return seen
+
+
+def logged_steps(trainer: Any) -> list[int]:
+    """The optimiser steps at which a training loss was logged."""
+    return [int(entry["step"]) for entry in trainer.state.log_history if "loss" in entry]

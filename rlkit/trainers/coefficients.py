@@ -18,8 +18,11 @@ from trl import GRPOTrainer
 from rlkit.method import Method
 from rlkit.trainers import hook_checks, rows, seam_checks
 
-POOLED = ("objective", "coefficients")
-"""What a pooled method adds to a micro-batch."""
+POOLED = ("objective", "coefficients", "weights")
+"""What a pooled method adds to a micro-batch; `weights` where it has `token_weight`."""
+ROW_INDEX = "row_index"
+"""Set on a micro-batch that is being looked at: where its rows stand in it."""
+NOT_SHARED = (*POOLED, ROW_INDEX)
 
 
 class Coefficients(GRPOTrainer):
@@ -29,10 +32,11 @@ class Coefficients(GRPOTrainer):
     window_left: int
     """Micro-batches of the optimiser step that have their coefficients and are still to come."""
 
-    def coefficients(self, logps: Tensor, entropies: Tensor, batch: rows.Batch) -> tuple[Tensor, Tensor]:
-        """The objective at ratio 1 and the coefficient of the gradient of the log-probs, each (B, T).
+    def coefficients(self, logps: Tensor, entropies: Tensor, batch: rows.Batch) -> dict[str, Tensor]:
+        """The `objective` at ratio 1 and the `coefficients` of the gradient of the log-probs, each (B, T).
 
-        They are the weighted advantages, both, or the surrogate and its derivative.
+        They are the weighted advantages, both, or the surrogate and its derivative. `weights` (B, T) are given where
+        the method weights tokens.
         """
         method, advantages = self.method, batch["advantages"]
         advantages = (advantages[:, None] if advantages.ndim == 1 else advantages).expand_as(logps)
@@ -45,19 +49,22 @@ class Coefficients(GRPOTrainer):
             mask=mask,
             extras=batch,
         )
+        found = {}
         if method.token_weight is not None:
-            advantages = advantages * hook_checks.check_weight(method.token_weight(ctx), ctx, method)
+            found["weights"] = hook_checks.check_weight(method.token_weight(ctx), ctx, method)
+            advantages = advantages * found["weights"]
             ctx = dataclasses.replace(ctx, advantages=advantages)
         if method.surrogate is None:
-            return advantages, advantages
+            return {**found, "objective": advantages, "coefficients": advantages}
         leaf = logps.clone().requires_grad_()
         with torch.enable_grad():
             objective = method.surrogate(dataclasses.replace(ctx, logps=leaf))
             objective = seam_checks.check_objective(objective, tuple(mask.shape), method)
             objective = objective.masked_fill(mask == 0, 0.0)
-            (found,) = torch.autograd.grad(objective.sum(), leaf, allow_unused=True)
+            (slope,) = torch.autograd.grad(objective.sum(), leaf, allow_unused=True)
         objective = objective.detach()
-        return objective, seam_checks.check_coefficients(objective, found, mask, method)
+        slope = seam_checks.check_coefficients(objective, slope, mask, method)
+        return {**found, "objective": objective, "coefficients": slope}
 
     def _pool(self) -> None:
         """At the start of an optimiser step, give each of its micro-batches its `objective` and `coefficients`."""
@@ -65,35 +72,39 @@ class Coefficients(GRPOTrainer):
             count, parts = self.current_gradient_accumulation_steps, self._buffered_inputs
             window = [parts[(self._step + i) % len(parts)] for i in range(count)]
             sizes = [len(part["counted"]) for part in window]
-            for name, values in zip(POOLED, self._pooled(window), strict=True):
+            for name, values in self._pooled(window).items():
                 for part, own in zip(window, values.split(sizes), strict=True):
                     part[name] = own
             self.window_left = count
         self.window_left -= 1
 
-    def _pooled(self, window: list[rows.Batch]) -> tuple[Tensor, Tensor]:
-        """Objective and coefficients (B, T) of this rank's micro-batches, worked out on those of all ranks."""
+    def _pooled(self, window: list[rows.Batch]) -> dict[str, Tensor]:
+        """`coefficients` of this rank's micro-batches, worked out on those of all ranks."""
         every = [key for key, value in window[0].items() if isinstance(value, Tensor) and value.ndim]
-        batch = {key: torch.cat([part[key] for part in window]) for key in every if key not in POOLED}
+        batch = {key: torch.cat([part[key] for part in window]) for key in every if key not in NOT_SHARED}
         size, width = batch["completion_ids"].shape
         with torch.no_grad():
-            logps, entropies = self._get_per_token_logps_and_entropies(
-                self.model,
-                torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1),
-                torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1),
-                width,
-                batch_size=self.args.per_device_train_batch_size,
-                compute_entropy=True,
-            )[:2]
+            logps, entropies = self.policy_on(batch)
         if self.accelerator.num_processes == 1:
             return self.coefficients(logps, entropies, batch)
         scored = {"logps": logps, "entropies": entropies}
         whole = {key: self._of_all_ranks(key, value) for key, value in {**batch, **scored}.items()}
         whole["counted"] = whole["counted"].bool()
         logps, entropies = whole.pop("logps"), whole.pop("entropies")
-        objective, found = self.coefficients(logps, entropies, whole)
-        start = self.accelerator.process_index * (len(found) // self.accelerator.num_processes)
-        return objective[start : start + size, :width], found[start : start + size, :width]
+        found = self.coefficients(logps, entropies, whole)
+        start = self.accelerator.process_index * (len(logps) // self.accelerator.num_processes)
+        return {name: values[start : start + size, :width] for name, values in found.items()}
+
+    def policy_on(self, batch: rows.Batch) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies (B, T) of the present policy on a micro-batch, at the run's temperature."""
+        return self._get_per_token_logps_and_entropies(
+            self.model,
+            torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1),
+            torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1),
+            batch["completion_ids"].size(1),
+            batch_size=self.args.per_device_train_batch_size,
+            compute_entropy=True,
+        )[:2]
 
     def _of_all_ranks(self, key: str, value: Tensor) -> Any:
         """A tensor's rows of all ranks, padded to the longest and the most; rows that are padding do not count."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlkit.method import Method, get_method
@@ -27,6 +28,7 @@ def trainer(
     reward: Any = None,
     skip_zero_advantage: bool = True,
     on_long_prompt: str = "refuse",
+    record_steps: Sequence[int] = (),
     **overrides: Any,
 ) -> RLVRTrainer:
     """Build a trainer; `.train()` works, `.settings` prints every value with its origin.
@@ -41,6 +43,7 @@ def trainer(
             default: the method's, else the task's.
         skip_zero_advantage: as for `RLVRTrainer`.
         on_long_prompt: as for `RLVRTrainer`.
+        record_steps: as for `RLVRTrainer`.
         overrides: TRL options, the method's options, and `prompts_per_step`, `train_size`, `eval_every`, `eval_size`.
 
     Raises:
@@ -76,9 +79,12 @@ def trainer(
         method=chosen.with_options(**settings.options),
         skip_zero_advantage=skip_zero_advantage,
         on_long_prompt=on_long_prompt,
+        record_steps=record_steps,
         apply_config=False,  # the settings hold what the method wants already
     )
     built.settings, built.task = settings, the_task
+    call = {"preset": preset, "seed": seed, "task": task, "reward": reward, "on_long_prompt": on_long_prompt}
+    built.call = {**call, "skip_zero_advantage": skip_zero_advantage, **overrides}
     return built
 
 

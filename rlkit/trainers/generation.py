@@ -23,6 +23,8 @@ class GenerationSeams(GRPOTrainer):
     uncharged_tokens: int
     draws_rows: bool
     _generation: Generation | None
+    _last: Generation | None
+    """The last one that is complete: what its rows were, for whoever looks at a step."""
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> rows.Batch:
         if not self.model.training:
@@ -32,6 +34,7 @@ class GenerationSeams(GRPOTrainer):
             out = super()._generate_and_score_completions(now.rows)
         finally:
             self._generation = None
+        self._last = now
         self.check_room(int(out["prompt_mask"].sum(1).max()))
         lengths = torch.tensor([len(c) for c in now.scored[2]], device=self.accelerator.device)
         lengths = self.accelerator.gather(lengths)
@@ -90,13 +93,12 @@ class GenerationSeams(GRPOTrainer):
         shown.extend(values)
 
     def _add_columns(self, now: Generation, out: rows.Batch, keep: Tensor | None) -> None:
-        """Add what TRL's dict lacks: `counted` (B,), the log-probs of the policy that drew, numbers of the rollouts."""
+        """Add what TRL's dict lacks: facts and numbers of the rows, and the log-probs of the policy that drew them."""
         size, width = out["completion_ids"].shape
         device = out["completion_ids"].device
         every = torch.ones(size, dtype=torch.bool, device=device)
         out["counted"] = every if keep is None else keep[self.here(size)]
-        out["reward"] = self.weighted(now.scored[0])[self.here(size)]
-        out["group"] = torch.tensor(now.groups.of_rows, device=device)[self.here(size)]
+        out.update(self._facts(now, size, device))
         if now.entropies is not None and "logps" in self.method.needs:
             out["entropies"] = rows.local_part(now.entropies, size, 0, width) * out["completion_mask"]
         if now.logps is not None:
@@ -106,6 +108,18 @@ class GenerationSeams(GRPOTrainer):
             out["drawn_at"] = torch.where(now.own.to(device), self.state.global_step, rows.NOT_OURS)
         extras = {} if now.drawn is None else seam_checks.numeric_extras(now.drawn, self.method)
         out.update({name: torch.tensor(values, device=device) for name, values in extras.items()})
+
+    def _facts(self, now: Generation, size: int, device: torch.device) -> rows.Batch:
+        """Reward (of each function too, where there are several), group and number of each of this rank's rows."""
+        here, per_func = self.here(size), now.scored[0]
+        facts = {
+            "reward": self.weighted(per_func)[here],
+            "group": torch.tensor(now.groups.of_rows[here], device=device),
+            "rollout": torch.arange(here.start, here.stop, device=device),
+        }
+        if per_func.size(1) > 1:
+            facts |= {f"reward/{name}": per_func[here, f] for f, name in enumerate(self.reward_func_names)}
+        return facts
 
     def _set_denominators(self, out: rows.Batch, changed: bool) -> None:
         """Put in what the losses divide by, over the rows of all ranks that count."""

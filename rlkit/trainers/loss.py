@@ -22,6 +22,15 @@ class LossSeams(Coefficients):
     generated_tokens: int
     rows_of_this_step: int
     _live: rows.Batch | None
+    record_steps: frozenset[int]
+    _aside: bool
+    _probe: Any
+    _seen: list[rows.Batch]
+
+    @property
+    def records(self) -> bool:
+        """Whether the optimiser step under way is to be kept."""
+        return not self._aside and self.state.global_step in self.record_steps
 
     def _skipping_is_exact(self) -> bool:
         """Whether a row of advantage 0 adds nothing to the objective, and nothing that others are compared with.
@@ -42,6 +51,8 @@ class LossSeams(Coefficients):
     def _compute_loss(self, model: torch.nn.Module, inputs: rows.Batch) -> Tensor:
         if "counted" not in inputs:  # evaluation
             return super()._compute_loss(model, inputs)
+        if self.records:
+            self._seen.append(inputs)
         if self.method.pooled:
             self._pool()
             inputs = {**inputs, "advantages": inputs["objective"]}
@@ -110,20 +121,29 @@ class LossSeams(Coefficients):
                 outer[f"{name}/trained_rows" if self.skips_rows else name].extend(values)
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Any, Any]:
-        out, method = super()._get_per_token_logps_and_entropies(*args, **kwargs), self.method
-        if self._live is not None and "drawn_at" in self._live and "old_per_token_logps" in self._live:
-            # Also read by TRL after this call.
-            self._live["old_per_token_logps"] = rows.old_logps(self._live, out[0].detach(), self.state.global_step)
-        if self._live is None or (method.token_weight is None and method.surrogate is None):
+        out = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        if self._live is None:
             return out
-        # TRL reads advantages and old log-probs after this call, and takes an advantage a token.
-        logps = out[0].detach()
-        if method.pooled:
-            objective, found = self._live["advantages"], self._live["coefficients"]
-        else:
-            objective, found = self.coefficients(logps, out[1].detach(), self._live)
-        if method.surrogate is not None:
-            self._live["old_per_token_logps"] = logps
-            objective = objective + (found - objective) * (out[0] - logps)
-        self._live["advantages"] = objective
+        if "drawn_at" in self._live and "old_per_token_logps" in self._live:
+            # TRL reads these too, after this call.
+            self._live["old_per_token_logps"] = rows.old_logps(self._live, out[0].detach(), self.state.global_step)
+        if self.method.token_weight is not None or self.method.surrogate is not None:
+            self._set_coefficients(out[0], out[1])
+        if self._probe is not None:
+            self._probe.take(self._live, out[0], out[1])
         return out
+
+    def _set_coefficients(self, logps_BT: Tensor, entropies: Tensor) -> None:
+        """Put what the method makes of the micro-batch where TRL's loss reads advantages and old log-probs."""
+        live, method = self._live, self.method
+        assert live is not None
+        # TRL reads advantages and old log-probs after this call, and takes an advantage a token.
+        logps = logps_BT.detach()
+        if not method.pooled:
+            live.update(self.coefficients(logps, entropies.detach(), live))
+        # What a pooled method has left out is silenced in the advantages already.
+        objective, found = live["advantages" if method.pooled else "objective"], live["coefficients"]
+        if method.surrogate is not None:
+            live["old_per_token_logps"] = logps
+            objective = objective + (found - objective) * (logps_BT - logps)
+        live["advantages"] = objective

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset
@@ -22,6 +23,7 @@ from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.generation import GenerationSeams
 from rlkit.trainers.loss import LossSeams
 from rlkit.trainers.own_reward import OwnReward
+from rlkit.trainers.preview import Preview
 from rlkit.trainers.rollout import Generation, RolloutSeams
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.tools import Tools
@@ -30,7 +32,7 @@ from rlkit.trainers.watch import Watch, as_callback
 logger = logging.getLogger(__name__)
 
 
-class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
+class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
     """`GRPOTrainer` that runs a `Method`.
 
     Args:
@@ -43,6 +45,8 @@ class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
         on_long_prompt: "refuse" or "drop" prompts that do not fit the model's context beside a completion.
         apply_config: let the method set the TRL options that `args` leaves at TRL's default (logged). False where
             `args` has been resolved with the method already.
+        record_steps: optimiser steps to keep in slow motion while training (0 is the first; `max_steps` is a preview
+            when training has ended), in `steps`. It changes nothing else.
         **named: see `given`.
 
     Logs beside TRL's: `generated_tokens` and `trained_tokens` (completion tokens so far, over all ranks; trained are
@@ -67,6 +71,7 @@ class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
         skip_zero_advantage: bool = True,
         on_long_prompt: str = "refuse",
         apply_config: bool = True,
+        record_steps: Sequence[int] = (),
         **named: Any,
     ) -> None:
         chosen = get_method(method)
@@ -84,9 +89,13 @@ class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
         self.has_hooks = bool(self.method.callbacks) or any(getattr(self.method, seam) is not None for seam in SEAMS)
         self._live, self._aside = None, False
         self._generation: Generation | None = None
+        self._last: Generation | None = None
+        self.record_steps, self.steps = frozenset(record_steps), {}
+        self._probe, self._given, self._seen = None, None, []
         self._told: set[str] = set()
 
-        super().__init__(**self._checked_arguments(checks.arguments(given, named), apply_config, copies))
+        self.arguments = checks.arguments(given, named)
+        super().__init__(**self._checked_arguments(self.arguments, apply_config, copies))
         checks.check_trainable(self.model)
         seam_checks.check_fit(self.method, self)
         self._plug_in()
@@ -158,6 +167,7 @@ class RLVRTrainer(Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
         """Forget the rollouts of an earlier call of `train()`."""
         self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
         self.window_left = 0
+        self.steps, self._seen = {}, []
 
     def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
         stock = super()._get_train_sampler(dataset)

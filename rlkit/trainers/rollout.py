@@ -46,17 +46,25 @@ class RolloutSeams(GRPOTrainer):
     method: Method
     uncharged_tokens: int
     _generation: Generation | None
+    _given: Sequence[Sequence[int]] | None
+    """Completions to use in place of drawing any."""
 
     def _plan(self, inputs: list[Row]) -> Generation:
         """The rows of this rank and all groups, after the `sampler` seam: the same global plan on every rank."""
         G, total = self.num_generations, len(inputs) * self.accelerator.num_processes
-        if self.method.sampler is None:
+        if self.method.sampler is None or self._given is not None:
             return Generation(inputs, Groups((G,) * (total // G)))
         rows = gather_object(inputs)[::G]
         made = self.method.sampler(self.context(group_size=G), self.train_dataset, rows)
         plan = seam_checks.check_plan(made, len(rows), total, self.method)
         every = [dict(row) for row, size in plan for _ in range(size)]
         return Generation(every[self.here(len(inputs))], Groups(tuple(size for _, size in plan)))
+
+    def _generate_single_turn(self, prompt_ids: list[Any], *rest: Any, **named: Any) -> tuple[list[Any], Any]:
+        """TRL's generation, or the completions that a preview was given."""
+        if self._given is None:
+            return super()._generate_single_turn(prompt_ids, *rest, **named)
+        return [list(ids) for ids in self._given], None
 
     def _rollout(self, prompts: list[Any], trainer: Any = None) -> dict[str, list[Any] | None]:
         """TRL's `rollout_func`."""

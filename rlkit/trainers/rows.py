@@ -18,7 +18,11 @@ PER_ROW = frozenset({"grpo", "sapo", "dr_grpo", "luspo"})
 PROMPT_KEYS = ("prompt_ids", "prompt_mask")
 LOGPS = ("old_per_token_logps", "ref_per_token_logps", "sampling_per_token_logps")
 COEFFICIENTS = ("advantages", "coefficients")
-COMPLETION_KEYS = ("completion_ids", "completion_mask", "tool_mask", "importance_sampling_ratio", *COEFFICIENTS, *LOGPS)
+TOKEN_KEYS = ("objective", "weights", "entropies")
+COMPLETION_KEYS = (
+    *("completion_ids", "completion_mask", "tool_mask", "importance_sampling_ratio"),
+    *(*COEFFICIENTS, *TOKEN_KEYS, *LOGPS),
+)
 """Tensors with one column a completion token; some can also be one value a row."""
 NOT_OURS = -1
 """`drawn_at` of a row that brought its own log-probs along, or was drawn under another prompt."""

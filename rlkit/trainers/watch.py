@@ -47,7 +47,9 @@ class Watch(TrainerCallback):
     def on_pre_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any
     ) -> None:
-        """Remember the adapters before the first step that should move them."""
+        """Keep the step if it is to be kept; remember the adapters before the first step that should move them."""
+        if self.trainer.records:
+            self.trainer.record()
         rate = max(group["lr"] for group in self.trainer.optimizer.param_groups)
         if self._seen_moving or not self.trainer.rows_of_this_step or rate == 0:
             return
@@ -73,7 +75,9 @@ class Watch(TrainerCallback):
             )
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any) -> None:
-        """Say so if no row of the whole run carried a gradient."""
+        """Keep what the policy does now, if asked; say so if no row of the whole run carried a gradient."""
+        if state.global_step in self.trainer.record_steps:
+            self.trainer.steps[state.global_step] = self.trainer.preview()
         if state.global_step and not self.trainer.trained_tokens:
             logger.warning(
                 "No row of this run carried a gradient in %d steps: every advantage was 0, so nothing was learned. "

@@ -63,6 +63,11 @@ def test_recorded_without_recorded_data_says_what_to_do(make: Maker) -> None:
         (["import time\ntime.sleep(60)"], 1, r"time limit: the notebook ran past its 1 s, in cell 2 \(import time\)"),
         (["import sys\nsys.exit(0)", "x = 1"], None, r"stopped early: cell 3 \(x = 1\) never ran"),
         (["x = 1"], None, "without writing a figure"),
+        (
+            ["import rlkit\nrlkit.check('median_baseline.advantage', lambda r: (r - r.mean(), r > 0))"],
+            None,
+            r"cell 2 .* raised AssertionError: ✘ median_baseline.advantage: case 1 of",
+        ),
     ],
 )
 def test_failures_of_the_kernel_are_named_and_the_copy_is_kept(

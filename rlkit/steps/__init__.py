@@ -1,0 +1,1 @@
+"""One training step in slow motion: what it holds (`Step`), how it is shown, and methods compared on its rollouts."""

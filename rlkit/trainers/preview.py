@@ -1,0 +1,192 @@
+"""Slow motion: one optimiser step of the real trainer, looked at without being taken.
+
+Rollouts, rewards and advantages come from the trainer's own generation, the loss from TRL's. Two facts make every token
+visible without a copy of that loss. Its derivative by the log-probs is the push on each token. And a clipped objective
+is proportional to the size of its advantage, so that a token's part of the loss is advantage times the derivative by
+the advantage (Euler's theorem for homogeneous functions); KL and entropy terms are not in that part, but in the push.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from accelerate.utils import set_seed
+from torch import Tensor
+from trl import GRPOTrainer
+
+from rlkit.method import Method
+from rlkit.steps.step import Step
+from rlkit.trainers import rows
+from rlkit.trainers.reading import Reading
+from rlkit.trainers.rollout import Generation
+
+KEPT = (
+    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "sampler"),
+    *(
+        "_last",
+        "_current_train_step_time",
+        "current_gradient_accumulation_steps",
+        "entropy_coef",
+        "_last_world_entropy",
+    ),
+)
+"""What a step moves in a trainer beside what `aside` puts back."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a step came from: what it takes to look at the same rollouts again."""
+
+    trainer: Any
+    rows: Sequence[Mapping[str, Any]]
+    """Data-set rows, one a rollout."""
+    completion_ids: Sequence[Sequence[int]]
+    sizes: tuple[int, ...]
+    """Rollouts of each prompt."""
+
+
+class Preview(GRPOTrainer):
+    """What `RLVRTrainer` shows of a step."""
+
+    method: Method
+    generated_tokens: int
+    steps: dict[int, Step]
+    """The steps that `record_steps` asked for, by number."""
+    window_left: int
+    _told: set[str]
+    _given: Sequence[Sequence[int]] | None
+    _seen: list[rows.Batch]
+    _last: Generation | None
+
+    def preview(self, prompts: Any = None, *, row_gradients: bool = True) -> Step:
+        """One optimiser step in slow motion: everything of it but the update.
+
+        Policy, optimizer, random state, memory of hooks, logs and data order are afterwards as if it had not run. It
+        draws with the random state that a run starts with: before training, it is the first step of `train()`.
+
+        Args:
+            prompts: None for the first prompts of the run's order; else rows of the training data, by number or as
+                dicts with the same columns, each of which gets a group of `num_generations` rollouts.
+            row_gradients: work out the gradient norm of each row: one more forward and backward a row.
+
+        Raises:
+            ValueError: prompts that are not rows, or whose number does not fit the batch.
+
+        """
+        return self.look(self._rows_for(prompts), row_gradients=row_gradients)[0]
+
+    def look(
+        self,
+        inputs: Sequence[Mapping[str, Any]],
+        completions: Sequence[Sequence[int]] | None = None,
+        row_gradients: bool = True,
+    ) -> tuple[Step, Tensor]:
+        """The step on these rows, one a rollout, and its gradient (P,).
+
+        Args:
+            inputs: data-set rows, whole groups side by side.
+            completions: token ids to use in place of drawing any.
+            row_gradients: as for `preview`.
+        """
+        with self.untouched():
+            set_seed(self.args.seed, device_specific=True)  # as a run starts
+            torch.empty((), dtype=torch.int64).random_()  # the seed that the data loader of a run draws for itself
+            self._step, self._buffered_inputs, self.window_left = 0, None, 0
+            self._given = completions
+            self.current_gradient_accumulation_steps = self.args.gradient_accumulation_steps
+            reading = Reading(self)
+            for number in range(self.args.gradient_accumulation_steps):
+                self._step = number
+                reading.add(self._prepare_inputs([dict(row) for row in inputs]))
+            step = reading.step(row_gradients)
+            assert self._last is not None
+            source = Source(self, self._last.rows, self._last.scored[2], self._last.groups.sizes)
+        return dataclasses.replace(step, source=source), reading.gradient
+
+    def record(self) -> None:
+        """Keep the optimiser step under way, whose micro-batches have all gone through the loss."""
+        with self.untouched():
+            reading = Reading(self)
+            self.window_left = len(self._seen)  # a pooled method has its coefficients already
+            for batch in self._seen:
+                reading.add(batch)
+            self.steps[self.state.global_step] = reading.step()
+        self._seen = []
+
+    def _rows_for(self, prompts: Any) -> list[dict[str, Any]]:
+        """Data-set rows, one a rollout, of this rank."""
+        size = self.args.per_device_train_batch_size * self.args.steps_per_generation
+        if prompts is None:
+            order = iter(self._get_train_sampler())
+            every = [next(order) for _ in range(size * self.accelerator.num_processes)]
+            return [self.train_dataset[i] for i in every[self.here(size)]]
+        found = [self._row(prompt) for prompt in prompts]
+        count = len(found) * self.num_generations
+        parts = self.args.steps_per_generation * self.accelerator.num_processes
+        if not found or count % parts:
+            raise ValueError(
+                f"{len(found)} prompts x {self.num_generations} rollouts do not divide into the {parts} micro-batches "
+                f"of a generation batch: give more than none, and a multiple of {parts} rollouts."
+            )
+        every = [row for row in found for _ in range(self.num_generations)]
+        return every[self.here(count // self.accelerator.num_processes)]
+
+    def _row(self, prompt: Any) -> dict[str, Any]:
+        data = self.train_dataset
+        if isinstance(prompt, int) and 0 <= prompt < len(data):
+            return data[prompt]
+        if isinstance(prompt, Mapping) and set(data.column_names) <= set(prompt):
+            return dict(prompt)
+        raise ValueError(
+            f"preview(prompts=...) takes rows of the training data: numbers from 0 to {len(data) - 1}, or dicts with "
+            f"the columns {', '.join(data.column_names)} (rewards read them), not {prompt!r:.80}."
+        )
+
+    def columns_of(self, rollout: int, batch: rows.Batch, i: int, age: int | None) -> dict[str, Any]:
+        """Data-set columns of a row, as far as they are known, and `completion_ids` of a fresh one, never masked."""
+        last, data = self._last, self.train_dataset
+        if age is None and last is not None:
+            here = rollout - self.accelerator.process_index * len(last.rows)
+            columns = {name: value for name, value in last.rows[here].items() if _is_plain(value)}
+            return {**columns, "completion_ids": list(last.scored[2][here])}
+        ids = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()]
+        prompt = self.processing_class.decode(ids, skip_special_tokens=True)
+        texts = data["prompt"] if "prompt" in data.column_names else []
+        found = next((dict(data[n]) for n, text in enumerate(texts) if text == prompt), {})
+        return {name: value for name, value in found.items() if _is_plain(value)}
+
+    @contextmanager
+    def untouched(self) -> Iterator[None]:
+        """`aside`, and further: memory of hooks, counters, buffered rollouts and gradients are put back too."""
+        kept = {name: getattr(self, name) for name in KEPT if hasattr(self, name)}
+        memory = copy.deepcopy([vars(thing) for thing in self.method.state])
+        told, grads = set(self._told), [(p, p.grad) for p in self.model.parameters()]
+        for p, _ in grads:
+            p.grad = None
+        try:
+            with self.aside():
+                yield
+        finally:
+            self._given = None
+            for p, grad in grads:
+                p.grad = grad
+            for thing, had in zip(self.method.state, memory, strict=True):
+                vars(thing).clear()  # not load_state_dict: what an object makes at its first use is in no state
+                vars(thing).update(had)
+            for name in KEPT:
+                if name in kept:
+                    setattr(self, name, kept[name])
+                elif name in vars(self):
+                    delattr(self, name)
+            self._told = told
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a column's value says something to a reader: no prompt (it stands apart), no tensor."""
+    return value is None or isinstance(value, str | int | float | bool)
