@@ -82,6 +82,7 @@ class Replay:
             mask = batch["completion_mask"]
             trainer.log_value("replay/policy_entropy", float((batch["entropies"] * mask).sum() / mask.sum()))
         if not o["buffer"]:
+            trainer.log_value("replay/rows", len(batch["counted"]))
             return batch
         if o["max_age"] is not None:
             self.buffer.forget(step - o["max_age"])
@@ -95,6 +96,7 @@ class Replay:
             if stays and kept_by(o["store"], row, float(row["advantages"].abs().max())):
                 self.buffer.add(row)
         self.buffer.shrink(o["buffer"], o["delta"])
+        trainer.log_value("replay/rows", len(out["counted"]))
         trainer.log_value("replay/stored", len(self.buffer))
         return out
 

@@ -91,7 +91,7 @@ class Reading:
             numbers = {k: v[i].item() for k, v in batch.items() if isinstance(v, Tensor) and v.shape == size}
             age = int(numbers.get("age", 0)) or None
             norm = self._row_norm(part, i) if row_gradients else None
-            # Old rows that joined a batch are groups of their own; those that joined a group before its rewards are not.
+            # Old rows that joined a batch are groups apart; those that joined a group before its rewards are not.
             apart = 0 if "replayed" in numbers else age or 0
             yield (apart, int(numbers["group"]), int(numbers["rollout"])), self._row(part, i, numbers, age, norm)
 
