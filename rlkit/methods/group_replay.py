@@ -77,6 +77,34 @@ def key_of(columns: Mapping[str, Any]) -> str:
     return str(columns["prompt"] if columns.get("id") is None else columns["id"])
 
 
+def useful_share(
+    rewards: Tensor, rule: str, stored: int = 16, count: int = 8, repeats: int = 50, seed: int = 0
+) -> Tensor:
+    """How often a row that RePO's `rule` takes has an advantage among the taken ones, from rewards alone.
+
+    Args:
+        rewards: (P, K) of K rollouts of each of P prompts.
+        rule: of the draw; "recent" stands for none, since rewards have no order here.
+        stored: length of the queue, filled without putting back.
+        count: rows taken.
+        repeats: queues drawn a prompt.
+        seed: of the draws.
+
+    Returns:
+        (P,) share of taken rows whose advantage, standardised among them, is not 0.
+
+    """
+    rng, shares = seeded(seed, rule), []
+    for of_prompt in rewards.tolist():
+        found = 0
+        for _ in range(repeats):
+            queue = [{"reward": reward} for reward in rng.sample(of_prompt, stored)]
+            taken = torch.tensor([[row["reward"] for row in pick(rule, queue, count, rng, ())]])
+            found += int((standardized(taken) != 0).sum())
+        shares.append(found / (repeats * count))
+    return torch.tensor(shares)
+
+
 class GroupReplay:
     """A prompt's own old rollouts, on the `rollout` seam: they join its group before the rewards."""
 

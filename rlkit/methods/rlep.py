@@ -17,13 +17,16 @@ is no penalty on length. With `ratio_source="stored"` the ratio is the one to th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from rlkit.method import Context, Method
 from rlkit.methods.group_replay import OPTIONS, GroupReplay, seams
+from rlkit.methods.replay import seeded
 
 
 class TwoRuns(GroupReplay):
@@ -79,6 +82,33 @@ class Restart:
                     p.copy_(self.memory.start[name])
             self.trainer.optimizer.state.clear()
             self.memory.start = {}
+
+
+def imitate(model: Any, rows: Sequence[tuple[list[int], list[int]]], steps: int, size: int, rate: float) -> None:
+    """The control: supervised training on the same right rollouts, in place. No group, no advantage, no ratio.
+
+    Args:
+        model: a causal language model.
+        rows: (prompt ids, completion ids) of each rollout.
+        steps: AdamW steps.
+        size: rows a step, drawn uniformly without putting back.
+        rate: learning rate.
+
+    """
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
+    for step in range(steps):
+        batch = seeded("imitate", step).sample(list(rows), min(size, len(rows)))
+        whole = [torch.tensor(prompt + completion) for prompt, completion in batch]
+        ids = pad_sequence(whole, batch_first=True)
+        place = torch.arange(ids.size(1))
+        starts = torch.tensor([len(prompt) for prompt, _ in batch])[:, None]
+        ends = torch.tensor([len(row) for row in whole])[:, None]
+        wanted = ids.masked_fill((place < starts) | (place >= ends), -100)
+        loss = model(input_ids=ids, attention_mask=(place < ends).long(), labels=wanted).loss
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
 
 
 _memory = TwoRuns()

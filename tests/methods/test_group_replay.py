@@ -80,6 +80,15 @@ def test_rules_of_the_draw(rule, expected):
     assert places == expected or (rule == "max_variance" and sorted(row["reward"] for row in found) == sorted(rewards))
 
 
+def test_share_of_useful_rows_hand_computed():
+    rewards = torch.tensor([[1.0] * 4 + [0.0] * 2, [0.0] * 6])
+    kinds = {"stored": 6, "count": 2, "repeats": 40}
+    assert group_replay.useful_share(rewards, "max_variance", **kinds).tolist() == [1.0, 0.0]
+    assert group_replay.useful_share(rewards, "highest", **kinds).tolist() == [0.0, 0.0]
+    share = float(group_replay.useful_share(rewards, "random", **kinds)[0])
+    assert share == pytest.approx(8 / 15, abs=0.25)  # 4 x 2 of 15 pairs differ
+
+
 def test_random_draws_reach_every_row():
     stored = [{"place": i} for i in range(4)]
     rng = random.Random(0)

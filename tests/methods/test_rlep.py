@@ -4,7 +4,8 @@ import torch
 
 import rlkit
 from rlkit.method import Method
-from tests.tiny import half_reward, history
+from rlkit.methods.rlep import imitate
+from tests.tiny import half_reward, history, tiny_model
 
 SETTINGS = {"learning_rate": 1e-2, "reward": half_reward, "max_steps": 8}
 
@@ -98,3 +99,35 @@ def test_scored_rows_have_ratio_1_and_stored_ones_do_not(build):
         method = Method.combine(rlep(ratio_source=source), Method("spy", token_weight=weight))
         build(method=method, **SETTINGS).train()
         assert drift and (max(drift) > 1e-2) == moved
+
+
+def test_imitation_makes_the_rows_likelier_and_looks_at_completions_only():
+    model = tiny_model()
+    rows = [([1, 4, 5], [6, 7, 2]), ([1, 8], [9, 2])]
+
+    def logp(prompt, completion):
+        logits = model(input_ids=torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
+        n = len(prompt)
+        of = [logits[n - 1 + i, token] for i, token in enumerate(completion)]
+        return float(sum(of))
+
+    before = [logp(*row) for row in rows]
+    imitate(model, rows, steps=30, size=2, rate=1e-2)
+    assert all(logp(*row) > old + 1 for row, old in zip(rows, before, strict=True))
+
+
+def test_imitation_is_the_mean_cross_entropy_of_completion_tokens():
+    """One step of plain gradient descent by hand: the same direction as the mean of -log p over completion tokens."""
+    rows = [([1, 4, 5], [6, 7, 2]), ([1, 8], [9, 2])]
+    model, by_hand = tiny_model(), tiny_model()
+    imitate(model, rows, steps=1, size=2, rate=1e-3)
+    total = 0.0
+    for prompt, completion in rows:
+        logits = by_hand(input_ids=torch.tensor([prompt + completion])).logits[0].log_softmax(-1)
+        total = total - sum(logits[len(prompt) - 1 + i, token] for i, token in enumerate(completion))
+    (total / 5).backward()
+    optimiser = torch.optim.AdamW(by_hand.parameters(), lr=1e-3, weight_decay=0.0)
+    torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
+    optimiser.step()
+    for ours, theirs in zip(model.parameters(), by_hand.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
