@@ -1,7 +1,7 @@
 """Speed and rightness of the grader beside math-verify and TRL's accuracy reward.
 
-python benchmarks/grading.py            print the tables
-python benchmarks/grading.py --write    and put them into benchmarks/README.md
+python -m benchmarks.grading            print the tables
+python -m benchmarks.grading --write    and put them into benchmarks/README.md
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 import psutil
 
+from benchmarks.readme import write
 from rlkit.grading import grade, grade_batch
 
 HERE = Path(__file__).resolve().parent
-BEGIN, END = "<!-- grading:begin -->", "<!-- grading:end -->"
 FORMULAS = [
     (r"\frac{3\sqrt{3}}{4}", r"\frac{3}{4}\sqrt{3}"),
     (r"\left( 3, \frac{\pi}{2} \right)", r"(3, \pi/2)"),
@@ -172,35 +172,20 @@ def table(rows: list[tuple[str, str]]) -> str:
     return "\n".join(["| measured | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
 
 
-def write(text: str) -> None:
-    """Put the table between its two lines of benchmarks/README.md; everything else there stays."""
-    path = HERE / "README.md"
-    old = path.read_text(encoding="utf-8") if path.is_file() else "# Benchmarks\n"
-    block = f"{BEGIN}\n{text}\n{END}"
-    if BEGIN in old:
-        new = old[: old.index(BEGIN)] + block + old[old.index(END) + len(END) :]
-    else:
-        new = f"{old.rstrip()}\n\n## Grading\n\n{block}\n"
-    path.write_text(new, encoding="utf-8", newline="\n")
-
-
 def main() -> None:
     """Measure, print and, if asked for, write."""
-    import sys
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     asked = parser.parse_args()
     logging.getLogger("math_verify").setLevel(logging.ERROR)
-    sys.path.insert(0, str(HERE.parent))
     from rlkit.machine import machine_class
 
     where = ", ".join(str(value) for value in machine_class().values())
-    command = "python benchmarks/grading.py --write"
+    command = "python -m benchmarks.grading --write"
     text = f"`{command}` on {where}; best of three.\n\n{table([*speed(), *hostile(), *rightness()])}"
     print(text)
     if asked.write:
-        write(text)
+        write("grading", text)
 
 
 if __name__ == "__main__":

@@ -15,15 +15,13 @@ import argparse
 import gc
 import itertools
 import os
-import platform
 import random
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- seams:begin -->", "<!-- seams:end -->"
+from benchmarks.readme import about, write
+
 WARM_UP = 3
 WANTED = 0.02
 """Largest overhead of a hook that needs no forward of its own."""
@@ -123,9 +121,6 @@ def row(name: str, seconds: list[float], plain: list[float]) -> dict[str, Any]:
 
 def table(found: list[dict[str, Any]]) -> str:
     """Markdown of all cases."""
-    import torch
-    import trl
-
     lines = ["| hook that changes nothing | CPU ms a step | overhead (quartiles) | wanted |", "|---|---|---|---|"]
     for case in found:
         name, (low, high) = case["name"], case["quartiles"]
@@ -134,18 +129,9 @@ def table(found: list[dict[str, Any]]) -> str:
         over = "" if name == PLAIN else f"**{case['overhead']:+.1%}** ({low:+.1%} to {high:+.1%})"
         label = name if " " in name else f"`{name}`"
         lines.append(f"| {label} | {case['ms']:.1f} | {over} | {wanted} |")
-    about = f"Preset tiny, 8 prompts x 8 rollouts, {found[0]['steps']} steps of each after {WARM_UP} to warm up; torch "
-    about += f"{torch.__version__}, TRL {trl.__version__}, Python {platform.python_version()}, {platform.system()} "
-    about += f"{platform.machine()}, one thread. `no hook, again` shows what chance adds."
-    return "\n".join([*lines, "", about])
-
-
-def write(text: str) -> None:
-    """Put the table between its marks in the README."""
-    old = README.read_text(encoding="utf-8")
-    before, rest = old.split(BEGIN)
-    after = rest.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8", newline="\n")
+    how = f"Preset tiny, 8 prompts x 8 rollouts, {found[0]['steps']} steps of each after {WARM_UP} to warm up; "
+    how += f"{about()}. "
+    return "\n".join([*lines, "", f"{how}`no hook, again` shows what chance adds."])
 
 
 def main() -> None:
@@ -158,7 +144,7 @@ def main() -> None:
     text = table(measure(given.steps))
     print(text)
     if not given.dry:
-        write(text)
+        write("seams", text)
 
 
 if __name__ == "__main__":

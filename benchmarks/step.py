@@ -16,17 +16,15 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- step.py: begin -->", "<!-- step.py: end -->"
+from benchmarks.readme import about, write
+
 WARM_UP = 5
 
 
@@ -153,9 +151,6 @@ def summarise(
 
 def table(found: list[dict[str, Any]]) -> str:
     """Markdown of all cases."""
-    import torch
-    import trl
-
     columns = [
         "8 prompts x 8 rollouts",
         "rows left out",
@@ -173,19 +168,9 @@ def table(found: list[dict[str, Any]]) -> str:
         cells = [case.name, f"{row['left_out']:.0%}", *(f"{ms:.0f}" for ms in row["milliseconds"]), *ratios, wanted]
         lines.append(f"| {' | '.join(cells)} |")
     apart = max(row["apart"] for row in found)
-    software = f"torch {torch.__version__}, TRL {trl.__version__}, Python {platform.python_version()}"
-    machine = f"{platform.system()} {platform.machine()}, one thread"
-    about = f"Preset tiny, {found[0]['steps']} steps after {WARM_UP} to warm up; {software}, {machine}. "
-    about += f"Loss and grad_norm of the two differ by at most {apart:.0e} over all steps."
-    return "\n".join([*lines, "", about])
-
-
-def write(text: str) -> None:
-    """Put the table between its marks in the README."""
-    old = README.read_text(encoding="utf-8")
-    before, rest = old.split(BEGIN)
-    after = rest.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8", newline="\n")
+    how = f"Preset tiny, {found[0]['steps']} steps after {WARM_UP} to warm up; {about()}. "
+    how += f"Loss and grad_norm of the two differ by at most {apart:.0e} over all steps."
+    return "\n".join([*lines, "", how])
 
 
 def main() -> None:
@@ -198,7 +183,7 @@ def main() -> None:
     text = table([measure(case, given.steps + WARM_UP) for case in CASES])
     print(text)
     if not given.dry:
-        write(text)
+        write("step", text)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ class Study:
         if self.recorded:
             return self._data().measure(name, said)
         own = {**given, "key": runs.run_key(arm, self.preset, given["seed"], self.common)}
-        value = runs.measure(function, **own)
+        value = runs.measure(function, progress=False, **own)
         self._kept.add_measure(name, said, runs.measure_key(function, own), value)
         self._flush()
         return value

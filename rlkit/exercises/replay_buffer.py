@@ -29,7 +29,9 @@ def _old_rows() -> Iterator[Case]:
     one = torch.tensor([[-0.5, -1.0]])
     yield Case((one, one, torch.tensor([1.0])), note="a fresh row: both policies are the same")
     yield Case((one, torch.tensor([[-0.6, -0.9]]), torch.tensor([1.0])), note="an old row, nothing is clipped")
-    yield Case((one, torch.tensor([[-1.5, -1.1]]), torch.tensor([1.0])), note="its first token became much likelier")
+    yield Case(
+        (one, torch.tensor([[-1.5, -0.2]]), torch.tensor([1.0])), note="one token became likelier, one less likely"
+    )
     yield Case((one, torch.tensor([[-1.5, -0.2]]), torch.tensor([-2.0])), note="a negative advantage")
     for size, length in ((4, 3), (8, 5)):
         yield Case(_rows(size, length, size), note=f"{size} rows of {length} tokens")
@@ -67,7 +69,7 @@ def effective_size(log_ratios: Tensor) -> float:
 
 def _weights() -> Iterator[Case]:
     yield Case((torch.zeros(4),), note="fresh rows: all weights are 1")
-    yield Case((torch.tensor([0.0, 0.0, -50.0, -50.0]),), note="two of four rows weigh nothing")
+    yield Case((torch.tensor([0.0, 0.0, -50.0, -50.0, -50.0, -50.0]),), note="four of six rows weigh nothing")
     yield Case((torch.tensor([1.0, 1.0, 1.0]),), note="equal weights that are not 1")
     yield Case((torch.tensor([0.0, 0.5, -0.5, 1.0]),), note="four different weights")
     yield Case((torch.tensor([200.0, 199.0, 150.0]),), note="weights too large for a float, as over long rows")

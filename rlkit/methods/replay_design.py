@@ -19,9 +19,13 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def charged_cost(fresh: float, trained: float, mu: float) -> float:
@@ -101,3 +105,54 @@ def measured_mu(trainer: Any, rounds: int = 5) -> dict[str, float]:
         trainer.model.zero_grad()
     out = {name: sorted(found[1:])[len(found[1:]) // 2] / size for name, found in times.items()}
     return {**out, "mu": out["draw"] / out["train"]}
+
+
+def with_cost(frame: pd.DataFrame, mu: float, fresh: Mapping[str, int]) -> pd.DataFrame:
+    """Runs with one more metric, `cost`: B + mu R added up over the steps, B from the metric `replay/rows`.
+
+    Args:
+        frame: columns `arm, seed, step, metric, value`.
+        mu: cost of drawing a rollout over cost of training a row.
+        fresh: R, rollouts drawn a step, of each arm that counts; others get no cost.
+
+    """
+    import pandas as pd
+
+    chosen = (frame["metric"] == "replay/rows") & frame["arm"].isin(list(fresh))
+    rows = frame[chosen].sort_values(["arm", "seed", "step"])
+    spent = rows["value"] + mu * rows["arm"].map(fresh)
+    cost = rows.assign(metric="cost", value=spent.groupby([rows["arm"], rows["seed"]]).cumsum())
+    first = cost.drop_duplicates(["arm", "seed"]).assign(step=0, value=0.0)
+    return pd.concat([frame[frame["metric"] != "cost"], first, cost], ignore_index=True)
+
+
+def first_reached(x: Sequence[float], y: Sequence[float], level: float) -> float:
+    """The first x at which the line through the points (x, y) is at `level` or above; infinity if nowhere."""
+    for i, height in enumerate(y):
+        if height >= level:
+            if i == 0:
+                return float(x[0])
+            share = (level - y[i - 1]) / (height - y[i - 1])
+            return float(x[i - 1] + share * (x[i] - x[i - 1]))
+    return math.inf
+
+
+def at_equal(level_a: Sequence[float], a: Sequence[float], level_b: Sequence[float], b: Sequence[float]) -> float:
+    """Mean of `a` minus `b` over the levels that both runs pass; a run is at a level when it first reaches it.
+
+    Raises:
+        ValueError: there is no such level.
+
+    """
+    low, high = max(level_a[0], level_b[0]), min(max(level_a), max(level_b))
+    if high < low:
+        raise ValueError(f"No level is reached by both: one ends at {high:g}, the other starts at {low:g}.")
+    levels = [low + (high - low) * i / 20 for i in range(21)]
+
+    def height(level: Sequence[float], value: Sequence[float], wanted: float) -> float:
+        place = first_reached(range(len(level)), level, wanted)
+        left = int(place)
+        right = min(left + 1, len(value) - 1)
+        return value[left] + (place - left) * (value[right] - value[left])
+
+    return sum(height(level_a, a, w) - height(level_b, b, w) for w in levels) / len(levels)

@@ -17,16 +17,19 @@ is no penalty on length. With `ratio_source="stored"` the ratio is the one to th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlkit.method import Context, Method
-from rlkit.methods.group_replay import OPTIONS, GroupReplay, seams
+from rlkit.methods.group_replay import OPTIONS, GroupReplay, key_of, seams
 from rlkit.methods.replay import seeded
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class TwoRuns(GroupReplay):
@@ -84,7 +87,14 @@ class Restart:
             self.memory.start = {}
 
 
-def imitate(model: Any, rows: Sequence[tuple[list[int], list[int]]], steps: int, size: int, rate: float) -> None:
+def imitate(
+    model: Any,
+    rows: Sequence[tuple[list[int], list[int]]],
+    steps: int,
+    size: int,
+    rate: float,
+    after: Callable[[int], None] = lambda step: None,
+) -> None:
     """The control: supervised training on the same right rollouts, in place. No group, no advantage, no ratio.
 
     Args:
@@ -93,6 +103,7 @@ def imitate(model: Any, rows: Sequence[tuple[list[int], list[int]]], steps: int,
         steps: AdamW steps.
         size: rows a step, drawn uniformly without putting back.
         rate: learning rate.
+        after: called with the number of steps done, after each.
 
     """
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
@@ -109,6 +120,43 @@ def imitate(model: Any, rows: Sequence[tuple[list[int], list[int]]], steps: int,
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
+        after(step + 1)
+
+
+def imitation_study(first_run: int, steps: int, seed: int, every: int = 10, **settings: Any) -> pd.DataFrame:
+    """RLEP's first run, then supervised training of the starting model on the right rollouts that it has stored.
+
+    Args:
+        first_run: steps of the first run.
+        steps: supervised steps of 64 rows, at the learning rate of the run.
+        seed: of the first run.
+        every: supervised steps between two evaluations.
+        settings: of `rlkit.trainer`.
+
+    Returns:
+        `step` and greedy `accuracy` on test prompts, `successes` (how many rows there were) and `generated_tokens` of
+        the first run.
+
+    """
+    import pandas as pd
+
+    from rlkit.runs.training import Evaluation
+    from rlkit.trainers.factory import trainer as build
+
+    first = build("rlep", seed=seed, first_run=first_run + 1, max_steps=first_run, **settings)
+    start = {name: value.clone() for name, value in first.model.state_dict().items()}
+    first.train()
+    prompts = {key_of(row): row["prompt"] for row in first.train_dataset}
+    stored = list(first.method.state[0].buffer)
+    asked = first.tokenize([prompts[row["prompt"]] for row in stored])
+    rows = [(ids, row["completion_ids"].tolist()) for ids, row in zip(asked, stored, strict=True)]
+    first.model.load_state_dict(start)
+    look = Evaluation(first)
+    look.evaluate(0)
+    rate = first.args.learning_rate
+    imitate(first.model, rows, steps, 64, rate, lambda step: None if step % every else look.evaluate(step))
+    found = pd.DataFrame([{"step": step, "accuracy": value} for step, _, value in look.accuracy])
+    return found.assign(successes=len(rows), generated_tokens=first.generated_tokens)
 
 
 _memory = TwoRuns()

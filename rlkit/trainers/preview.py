@@ -68,7 +68,8 @@ class Preview(GRPOTrainer):
         """One optimiser step in slow motion: everything of it but the update.
 
         Policy, optimizer, random state, memory of hooks, logs and data order are afterwards as if it had not run. It
-        draws with the random state that a run starts with: before training, it is the first step of `train()`.
+        draws with the random state that a run starts with: before training, it is the first step of `train()`. With
+        several processes each sees its own rows, and their loss and gradient.
 
         Args:
             prompts: None for the first prompts of the run's order; else rows of the training data, by number or as

@@ -55,3 +55,12 @@ def test_collected_rewards_are_the_same_on_both_ranks(results: list[dict[str, An
     rewards, charged, tokens = results[0]["collected"]
     assert len(rewards) == 12 and charged == tokens
     assert results[0]["collected"] == results[1]["collected"]
+
+
+def test_looking_changes_nothing_and_each_rank_sees_its_rows(results: list[dict[str, Any]]) -> None:
+    seen, unseen, _ = results[0]["watched"]
+    assert seen == unseen
+    for number in ("0", "2"):
+        ranks = [rank["watched"][2][number] for rank in results]
+        assert [rows for _, rows in ranks] == [32, 32]
+        assert sum(loss for loss, _ in ranks) / 2 == pytest.approx(seen[int(number)][0], abs=2e-6)

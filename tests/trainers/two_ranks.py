@@ -111,10 +111,24 @@ def collected(folder: Path) -> Any:
     return [[x["reward"] for x in found], trainer.generated_tokens, sum(len(x["completion_ids"]) for x in found)]
 
 
+def watched(folder: Path) -> Any:
+    """A run that is looked at and one that is not; this rank's loss and rows of the recorded steps."""
+    runs, steps = [], {}
+    for look in (True, False):
+        trainer = build(folder, reward=length_reward, gradient_accumulation_steps=2)
+        if look:
+            trainer.record_steps = frozenset({0, 2})
+            trainer.preview()
+        trainer.train()
+        runs.append(history(trainer, "loss", "grad_norm", "reward", "generated_tokens"))
+        steps = steps or {n: [step.metrics["loss"], len(step.rows)] for n, step in trainer.steps.items()}
+    return [*runs, steps]
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     target, folder = Path(sys.argv[1]), sys.argv[2]
-    results = {part.__name__: part(folder) for part in (identity, kept, resumed, collected)}
+    results = {part.__name__: part(folder) for part in (identity, kept, resumed, collected, watched)}
     results["world"] = int(os.environ["WORLD_SIZE"])
     rank = int(os.environ["RANK"])
     target.with_name(f"{target.name}.{rank}").write_text(json.dumps(results), encoding="utf-8")
