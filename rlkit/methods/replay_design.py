@@ -120,6 +120,8 @@ def with_cost(frame: pd.DataFrame, mu: float, fresh: Mapping[str, int]) -> pd.Da
 
     chosen = (frame["metric"] == "replay/rows") & frame["arm"].isin(list(fresh))
     rows = frame[chosen].sort_values(["arm", "seed", "step"])
+    if rows.empty:
+        return frame
     spent = rows["value"] + mu * rows["arm"].map(fresh)
     cost = rows.assign(metric="cost", value=spent.groupby([rows["arm"], rows["seed"]]).cumsum())
     first = cost.drop_duplicates(["arm", "seed"]).assign(step=0, value=0.0)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import rlkit
@@ -83,3 +84,28 @@ def test_mu_is_measured_without_moving_the_weights(tmp_path, one_thread):
     assert found["score"] < found["train"]  # a backward pass comes on top
     assert all(a.equal(b) for a, b in zip(before, trainer.model.parameters(), strict=True))
     assert all(p.grad is None or not p.grad.any() for p in trainer.model.parameters())
+
+
+def test_cost_is_added_up_for_each_run_hand_computed():
+    rows = [("a", seed, step, "replay/rows", 16.0 if step == 1 else 64.0, "run") for seed in (0, 1) for step in (1, 2)]
+    frame = pd.DataFrame(rows, columns=["arm", "seed", "step", "metric", "value", "source"])
+    found = design.with_cost(frame, mu=5, fresh={"a": 16})
+    cost = found[found["metric"] == "cost"].sort_values(["seed", "step"])
+    assert cost["value"].tolist() == [0, 96, 240, 0, 96, 240] and cost["step"].tolist() == [0, 1, 2] * 2
+    again = design.with_cost(found, mu=1, fresh={"a": 16})
+    assert again[again["metric"] == "cost"]["value"].max() == 112  # in place of the other cost
+    assert design.with_cost(frame, 5, {"b": 1}).equals(frame)
+
+
+def test_first_place_at_a_level_hand_computed():
+    assert design.first_reached([0, 10, 20], [0.0, 0.4, 0.2], 0.3) == pytest.approx(7.5)
+    assert design.first_reached([5, 10], [0.5, 0.6], 0.3) == 5
+    assert design.first_reached([0, 10], [0.0, 0.4], 0.5) == math.inf
+
+
+def test_difference_at_equal_levels_hand_computed():
+    # a passes .1 to .3 with entropy 3 to 1; b passes .2 to .4 with entropy 1 to 0: from .2 to .3, 1.5 minus .75
+    assert design.at_equal([0.1, 0.3], [3.0, 1.0], [0.2, 0.4], [1.0, 0.0]) == pytest.approx(1.5 - 0.75)
+    assert design.at_equal([0.1, 0.3], [2.0, 2.0], [0.1, 0.3], [2.0, 2.0]) == 0
+    with pytest.raises(ValueError, match="No level is reached by both"):
+        design.at_equal([0.1, 0.2], [1, 1], [0.3, 0.4], [1, 1])
