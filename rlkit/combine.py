@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 SEAMS = ("data", "sampler", "rollout", "reward", "advantage", "batch", "token_weight", "surrogate", "divergence")
 """Fields of `Method` that one method sets: two that set the same one cannot be combined."""
 JOIN = "+"
-"""Between the names of combined methods: `"mc_grpo+replay"`."""
+"""Between the names of combined methods: `"mc_grpo+replay_uniform"`."""
 
 
 def fields(methods: Sequence[Method], name: str) -> dict[str, Any]:

@@ -131,8 +131,8 @@ class Method:
     """`(ctx, rows, trainer) -> one dict a row` in place of generation, with `prompt_ids` (trained under) and
     `completion_ids` (the end token included). `rows` are this rank's, whole groups; `trainer.generate_rows(rows)` is
     stock. A row may have `sample_prompt_ids` (the prompt that it was drawn under: log-probs are scored under it) and
-    `old_logps` (a number a completion token, in place of scoring). Anything else becomes a column, and numbers (`age`)
-    reach `ctx.extras`; it has to be in every row."""
+    `old_logps` (numbers in place of scoring, for all or the first of its completion tokens). Anything else becomes a
+    column, and numbers (`age`) reach `ctx.extras`; it has to be in every row."""
     reward: Any = None
     """A reward function in TRL's signature, or the name of one of the task's; replaces the task's default. It is called
     with the rows of all ranks, and with the keywords `options` (the method's) and `learn`: False in evaluation, `grade`
@@ -209,7 +209,7 @@ class Method:
 
     @staticmethod
     def combine(*methods: str | Method, name: str = "") -> Method:
-        """One method from several that set different seams; the name `"mc_grpo+replay"` means the same.
+        """One method from several that set different seams; the name `"mc_grpo+replay_uniform"` means the same.
 
         Options and TRL options of all are joined. Where the options of the others turn them off, it equals the first.
 
@@ -265,7 +265,7 @@ def catalog() -> Catalog:
 
 
 def get_method(method: str | Method) -> Method:
-    """A method by name, the method itself, or several combined: `"mc_grpo+replay"`."""
+    """A method by name, the method itself, or several combined: `"mc_grpo+replay_uniform"`."""
     if isinstance(method, Method):
         return method
     known = catalog()

@@ -91,7 +91,7 @@ def run_sources(method: Method) -> dict[str, str]:
 
 def _files_of(method: Method) -> list[str]:
     """Modules of `rlkit.methods` with a method of this name: the file counts even where no function of it is used."""
-    names = {name.strip() for name in method.name.split(JOIN)}  # "mc_grpo+replay" is made of two
+    names = {name.strip() for name in method.name.split(JOIN)}  # "mc_grpo+replay_uniform" is made of two
     loaded = [name for name in sys.modules if name.startswith("rlkit.methods.")]
     return [name for name in loaded if any(_is_named(value, names) for value in vars(sys.modules[name]).values())]
 

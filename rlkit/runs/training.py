@@ -162,18 +162,19 @@ class Evaluation(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Before the first step."""
-        self._evaluate(state.global_step)
+        self.evaluate(state.global_step)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Every `eval_every` steps."""
         if self._every and state.global_step % self._every == 0:
-            self._evaluate(state.global_step)
+            self.evaluate(state.global_step)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """After the last step."""
-        self._evaluate(state.global_step)
+        self.evaluate(state.global_step)
 
-    def _evaluate(self, step: int) -> None:
+    def evaluate(self, step: int) -> None:
+        """The model as it is, noted as that of a step; once a step."""
         if not self._rows or (self.accuracy and self.accuracy[-1][0] == step):
             return
         started = time.perf_counter()

@@ -40,10 +40,9 @@ class Coefficients(GRPOTrainer):
         method, advantages = self.method, batch["advantages"]
         advantages = (advantages[:, None] if advantages.ndim == 1 else advantages).expand_as(logps)
         mask = rows.loss_mask(batch) * batch["counted"][:, None]
-        old = batch.get("old_per_token_logps")
         ctx = self.context(
             logps=logps,
-            old_logps=logps if old is None else old,
+            old_logps=rows.old_logps(batch, logps, self.state.global_step),
             entropies=entropies,
             advantages=advantages,
             mask=mask,

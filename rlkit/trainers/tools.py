@@ -17,8 +17,17 @@ class Tools(Shared, GRPOTrainer):
 
     uncharged_tokens: int
 
-    def generate_rows(self, rows: Sequence[Mapping[str, Any]], column: str = "prompt") -> list[dict[str, Any]]:
+    def generate_rows(
+        self, rows: Sequence[Mapping[str, Any]], column: str = "prompt", begin: Sequence[Sequence[int]] | None = None
+    ) -> list[dict[str, Any]]:
         """One completion a row, drawn from the present policy under the prompt in `column`; charged to the token count.
+
+        Args:
+            rows: with the prompt, a text or chat messages.
+            column: where the prompt is.
+            begin: for each row the token ids that its completion begins with; the policy goes on from there. They are
+                part of `completion_ids`, and only what is drawn is charged. A completion is cut at
+                `max_completion_length`.
 
         Returns:
             For each row `prompt_ids` and `completion_ids` (the end token included); with vLLM also `logprobs`.
@@ -27,11 +36,17 @@ class Tools(Shared, GRPOTrainer):
         if not rows:
             return []
         prompts = self.tokenize([row[column] for row in rows])
-        self.check_room(max(map(len, prompts)))
-        completions, logprobs = self._generate_single_turn(prompts, None, {}, 1)  # vLLM takes one prompt in so many
+        heads = [list(head) for head in begin] if begin is not None else [[] for _ in rows]
+        under = [prompt + head for prompt, head in zip(prompts, heads, strict=True)]
+        self.check_room(max(map(len, prompts if begin is None else under)))
+        completions, logprobs = self._generate_single_turn(under, None, {}, 1)  # vLLM takes one prompt in so many
         self.uncharged_tokens += sum(map(len, completions))
-        got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, completions, strict=True)]
-        return got if logprobs is None else [{**row, "logprobs": lp} for row, lp in zip(got, logprobs, strict=True)]
+        longest = self.max_completion_length
+        whole = [(head + drawn)[:longest] for head, drawn in zip(heads, completions, strict=True)]
+        got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, whole, strict=True)]
+        if logprobs is None or begin is not None:
+            return got
+        return [{**row, "logprobs": lp} for row, lp in zip(got, logprobs, strict=True)]
 
     @torch.no_grad()
     def score(
