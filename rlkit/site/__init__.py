@@ -58,8 +58,8 @@ def build(folder: Path | None = None) -> Built:
     shutil.rmtree(source, ignore_errors=True)
     write_sources(source)
     _generate(source, target)
-    for path in [*target.glob("assets/javascripts/**/*.map"), target / "search" / "search_index.json"]:
-        path.unlink()  # for debugging; the search reads search_index.js
+    for path in target.glob("assets/javascripts/**/*.map"):
+        path.unlink()  # for those who debug the theme
     shutil.rmtree(target / "assets" / "javascripts" / "lunr")  # other languages
     made = [path for path in target.rglob("*") if path.is_file()]
     return Built(target, sum(path.suffix == ".html" for path in made), sum(path.stat().st_size for path in made))

@@ -190,12 +190,11 @@ def test_a_figure_is_drawn(page, screenshot) -> None:
 
 
 def test_moving_the_slider_changes_the_picture(page, screenshot) -> None:
-    slider = page.locator(".jupyter-widgets.widget-slider, .jupyter-widgets.widget-hslider").first
+    slider = page.locator(".jp-OutputArea .widget-hslider").first
     if not slider.count():
         pytest.skip("this notebook has no slider")
     slider.scroll_into_view_if_needed()
-    box = page.locator(".jupyter-widgets.widget-vbox", has=slider).first
-    picture = box.locator("img").first
+    picture = page.locator(".widget-vbox").filter(has=slider).locator("img").first
     assert picture.is_visible()
     before, said = content(picture), slider.locator(".widget-readout").inner_text()
     screenshot(page, "lab-slider-before")

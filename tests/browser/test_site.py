@@ -67,8 +67,8 @@ class Visit:
         return route.abort()
 
     def open(self, url: str) -> Any:
-        self.page.goto(url)
-        self.page.wait_for_load_state("networkidle")
+        self.page.goto(url, wait_until="load")
+        self.page.wait_for_function("document.fonts.status === 'loaded'")
         return self.page
 
     def __enter__(self) -> Visit:
