@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 import textwrap
@@ -44,8 +45,13 @@ class MethodFile:
     @cached_property
     def equation(self) -> str:
         """The first indented block of the docstring: the equation; empty where there is none."""
-        blocks = re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))?)+", self.body + "\n", re.MULTILINE)
-        return textwrap.dedent(blocks[0]).strip("\n") if blocks else ""
+        return self.blocks[0] if self.blocks else ""
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        """The indented blocks of the docstring: equations, and tables of what options can be."""
+        found = re.findall(r"(?:^ {4}.*\n(?:\n(?= {4}))?)+", self.body + "\n", re.MULTILINE)
+        return [textwrap.dedent(block).strip("\n") for block in found]
 
     @cached_property
     def sentences(self) -> list[str]:
@@ -70,19 +76,36 @@ class MethodFile:
         return dict(re.findall(r'"(\w+)": [^#\n]*# *(.+?) *$', self.source, re.MULTILINE))
 
     def reason(self, name: str) -> str:
-        """What a setting is and why it has its value: the first of these that the file has.
+        """What a setting is and why it has its value; empty where nobody says anything.
 
-        A comment behind the value, sentences that name it as code, a function's argument of that name, a sentence with
-        the word in it. Empty where the file says nothing.
+        What names the setting comes first, in this file and then in those that it imports from; what only has the word
+        in it comes after.
         """
+        near = [self, *self.imported]
+        return next(filter(None, [*(file._named(name) for file in near), *(file._loosely(name) for file in near)]), "")
+
+    def _named(self, name: str) -> str:
+        """A comment behind the value, sentences that name it as code, its row of a table, a function's argument."""
         quoted = re.compile(rf"`{name}\b|\b{name} ?=" + (rf"|\b{name}\b" if "_" in name else ""))
-        word = re.compile(rf"\b{name}s?\b")
-        named = [s for s in self.sentences if quoted.search(s)][:2]
-        said = [line for line in self.summaries if word.search(line)][:1]
-        lines = [f"`{' '.join(line.split())}`" for line in self.equation.splitlines() if word.search(line)][:1]
-        loosely = [s for s in self.sentences if word.search(s)][:1]
-        found = named or [self.arguments[name]] if name in self.arguments else named or said or lines or loosely
-        return self.comments.get(name) or " ".join(found)
+        sentences = [s for s in self.sentences if quoted.search(s)][:2]
+        columns = [re.split(r" {2,}", line.strip()) for block in self.blocks for line in block.splitlines()]
+        rows = [row[row.index(name) + 1] for row in columns if name in row[:-1]]
+        beside = [cell for row in columns for cell in row if f"`{name}`" in cell]
+        found = [self.comments.get(name), " ".join(sentences), *rows, self.arguments.get(name), *beside]
+        return next(filter(None, found), "")
+
+    def _loosely(self, name: str) -> str:
+        """The first line of a function, a line of an equation, or a sentence with the word in it."""
+        word = re.compile(rf"\b{name}(?:e?[sd])?\b")
+        lines = [f"`{line.strip()}`" for block in self.blocks for line in block.splitlines()]
+        return next(filter(word.search, [*self.summaries, *lines, *self.sentences]), "")
+
+    @cached_property
+    def imported(self) -> list[MethodFile]:
+        """The files of other methods that this one takes something from."""
+        froms = [node.module or "" for node in self.tree.body if isinstance(node, ast.ImportFrom)]
+        names = [name for name in froms if name.startswith("rlkit.methods.")]
+        return [MethodFile(importlib.import_module(name)) for name in names]
 
     @cached_property
     def summaries(self) -> list[str]:
@@ -135,7 +158,6 @@ def _name(node: ast.expr) -> str:
 
 def files() -> list[MethodFile]:
     """Every file of the catalogue, by name."""
-    import importlib
     import pkgutil
 
     import rlkit.methods as package

@@ -145,7 +145,7 @@ def reason(method: Method, file: MethodFile, name: str, value: Any) -> Markup:
     Empty where neither the file nor the glossary says anything about it.
     """
     said = file.reason(name)
-    pieces = [Markup.escape(meaning(name, value)), inline(said[:1].upper() + said[1:])]
+    pieces = [Markup.escape(meaning(name, value, method.trainer)), inline(said[:1].upper() + said[1:])]
     parent = catalog()[method.parent] if method.parent else None
     if parent and not said and parent.config.get(name, method) == value:
         pieces.append(Markup("As in its parent {}.").format(parts.link(parts.code(parent.name), f"{parent.name}.html")))

@@ -11,12 +11,23 @@ TERMS: dict[str, str] = {
     "temperature": "of the softmax that rollouts are drawn from.",
     "epsilon": "how far the ratio may fall under 1 before it is clipped.",
     "epsilon_high": "how far the ratio may rise over 1 before it is clipped.",
-    "beta": "weight of the divergence from the reference model.",
+    "distill.beta": "1 is KL(student || teacher), 0 is KL(teacher || student), between them are mixtures.",
+    "buffer": "rows that are kept; the oldest leave first.",
+    "per_prompt": "rows that are kept of each prompt.",
+    "max_age": "optimiser steps after which a row leaves the buffer.",
+    "store": "which rows are kept.",
+    "draw": "which of the stored rows are taken.",
+    "mix": "share of rows that are replayed.",
+    "ratio_source": "which policy the ratio of a replayed row is taken to.",
     "right_at": "a rollout is right when its reward is at least this.",
     "level": "one importance ratio a token, or one a completion.",
     "samples": "rollouts of each prompt in a measurement before training.",
     "rule": "which of the variants described above is used.",
     "lmbda": "share of batches that the student draws itself.",
+    "at_least": "old rows that a prompt must have before any of them is used.",
+    "start_at": "share of right rollouts in a step from which on old rows are used.",
+    "refresh_every": "optimiser steps after which frozen weights are renewed.",
+    "teacher": "which model says what it would have written.",
     "max_steps": "optimiser steps of a run.",
 }
 VALUES: dict[tuple[str, Any], str] = {
@@ -30,9 +41,9 @@ VALUES: dict[tuple[str, Any], str] = {
 }
 
 
-def meaning(name: str, value: Any) -> str:
-    """What a shared setting is and what this value means; empty for others."""
-    known = TERMS.get(name, "")
+def meaning(name: str, value: Any, trainer: str) -> str:
+    """What a shared setting is (for one trainer only: "distill.beta") and what this value means; empty for others."""
+    known = TERMS.get(f"{trainer}.{name}") or TERMS.get(name, "")
     return f"{known[:1].upper()}{known[1:]} {_value(name, value)}".strip()
 
 

@@ -152,7 +152,7 @@ def test_every_method_has_a_page_with_all_parts(method_files) -> None:
 
 
 def test_every_value_of_a_method_has_a_reason(method_files) -> None:
-    """From the method's file or from the glossary of shared settings: else say it in a comment behind the value."""
+    """Where one has none: name it in the docstring of its file, or put a comment behind the value."""
     bare = [
         f"{method.name}: {name}"
         for file in method_files.values()
@@ -172,11 +172,12 @@ def test_a_reason_is_taken_from_the_comment_then_the_sentence_that_names_the_opt
     vade, olr = method_files["vade"], method_files["olr"]
     assert vade.reason("gain") == '`gain="p(1-p)"` is the symmetric control.'
     assert "`start` counts visits" in olr.reason("start")
+    assert method_files["rlep"].reason("draw") == method_files["group_replay"].reason("draw") != ""
     assert vade.reason("no_such_option") == ""
 
 
 def test_a_metric_is_explained_by_the_sentence_that_names_it(method_files) -> None:
-    assert method_files["replay"].metrics["replay/age"].startswith("`replay/age` logs the mean age")
+    assert method_files["vade"].metrics["vade/oldest"].startswith("`vade/oldest` logs how many steps ago")
     assert method_files["vcpo"].metrics["vcpo/step_factor"] == "`self.factor`"
 
 
