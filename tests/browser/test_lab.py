@@ -68,18 +68,7 @@ def free_port() -> int:
 def lab(browser, tmp_path_factory) -> Iterator[Lab]:
     """JupyterLab on a copy of the notebooks, as `rlkit start` makes it, at the preset `smoke`."""
     base = tmp_path_factory.mktemp("lab")
-    settings = base / "settings" / "@jupyterlab" / "notebook-extension"
-    settings.mkdir(parents=True)
-    # Lab takes cells out of the page that are out of sight; here all of them are looked at.
-    (settings / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}', encoding="utf-8")
-    news = base / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
-    news.parent.mkdir()
-    news.write_text('{"fetchNews": "false", "checkForUpdates": false}', encoding="utf-8")
-    own = {"RLKIT_HOME": str(base / "runs"), "PYTHONPATH": sites.path_for_children()}
-    own |= {"JUPYTERLAB_SETTINGS_DIR": str(base / "settings"), "JUPYTER_CONFIG_DIR": str(base / "config")}
-    own |= {"JUPYTERLAB_WORKSPACES_DIR": str(base / "spaces"), "JUPYTER_RUNTIME_DIR": str(base / "runtime")}
-    own |= {"IPYTHONDIR": str(base / "ipython"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **own}
+    environment = own_settings(base)
     subprocess.run(
         [sys.executable, "-m", "rlkit", "start", str(base / "mine")], env=environment, check=True, capture_output=True
     )
@@ -100,6 +89,27 @@ def lab(browser, tmp_path_factory) -> Iterator[Lab]:
             process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
+
+
+def own_settings(base: Path) -> dict[str, str]:
+    """The environment of a JupyterLab that has nothing of the user's, and writes below `base` only."""
+    folder = base / "settings" / "@jupyterlab"
+    settings = {
+        # Lab takes cells out of the page that are out of sight; here all of them are looked at.
+        folder / "notebook-extension" / "tracker.jupyterlab-settings": {"windowingMode": "none"},
+        folder / "apputils-extension" / "notification.jupyterlab-settings": {
+            "fetchNews": "false",
+            "checkForUpdates": False,
+        },
+    }
+    for path, values in settings.items():
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(values), encoding="utf-8")
+    own = {"RLKIT_HOME": str(base / "runs"), "PYTHONPATH": sites.path_for_children()}
+    own |= {"JUPYTERLAB_SETTINGS_DIR": str(base / "settings"), "JUPYTER_CONFIG_DIR": str(base / "config")}
+    own |= {"JUPYTERLAB_WORKSPACES_DIR": str(base / "spaces"), "JUPYTER_RUNTIME_DIR": str(base / "runtime")}
+    own |= {"IPYTHONDIR": str(base / "ipython"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own}
 
 
 def at_smoke(notebook: Path) -> None:
@@ -124,19 +134,27 @@ def wait_until_up(lab: Lab, process: subprocess.Popen) -> None:
     pytest.fail(f"JupyterLab did not start:\n{lab.log.read_text(encoding='utf-8', errors='replace')}")
 
 
-@pytest.fixture(scope="module")
-def page(browser, lab) -> Iterator[Any]:
-    """The notebook, after Run All Cells."""
+def test_a_notebook_runs_and_answers(browser, lab, screenshot) -> None:
+    """One test, because what is looked at takes a minute to run: every step is a function below."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    opened = context.new_page()
+    page = context.new_page()
+    run_all(lab, page)
+    screenshot(page, "lab-after-run-all")
+    finished_without_an_error(lab, page)
+    step_is_shown_token_by_token(page, screenshot)
+    figure_is_drawn(page, screenshot)
+    slider_changes_the_picture(page, screenshot)
+    context.close()
+
+
+def run_all(lab: Lab, opened: Any) -> None:
+    """Open the notebook and press Run All Cells."""
     opened.goto(f"{lab.address}/lab/tree/{lab.notebook.name}")
     opened.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
     wait_for_kernel(lab, opened)
     opened.get_by_role("menuitem", name="Run", exact=True).click()
     opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     wait_until_done(lab, opened)
-    yield opened
-    context.close()
 
 
 def states(lab: Lab) -> list[str]:
@@ -162,8 +180,7 @@ def wait_until_done(lab: Lab, page: Any) -> None:
         page.wait_for_timeout(1000)
 
 
-def test_run_all_finishes_without_an_error(lab, page, screenshot) -> None:
-    screenshot(page, "lab-after-run-all")
+def finished_without_an_error(lab: Lab, page: Any) -> None:
     assert page.locator('[data-mime-type="application/vnd.jupyter.error"]').count() == 0
     assert page.locator(".jp-Dialog").count() == 0
     page.keyboard.press("Control+s")
@@ -174,7 +191,7 @@ def test_run_all_finishes_without_an_error(lab, page, screenshot) -> None:
     assert [o["evalue"] for cell in code for o in cell["outputs"] if o["output_type"] == "error"] == []
 
 
-def test_the_step_is_shown_token_by_token(page, screenshot) -> None:
+def step_is_shown_token_by_token(page: Any, screenshot: Any) -> None:
     step = page.locator('.jp-OutputArea [id^="rlk"]').first
     step.scroll_into_view_if_needed()
     assert step.is_visible() and step.bounding_box()["height"] > 100
@@ -182,19 +199,17 @@ def test_the_step_is_shown_token_by_token(page, screenshot) -> None:
     screenshot(page, "lab-slow-motion")
 
 
-def test_a_figure_is_drawn(page, screenshot) -> None:
+def figure_is_drawn(page: Any, screenshot: Any) -> None:
     figure = page.locator('.jp-OutputArea img[src^="data:image/png"]').first
     figure.scroll_into_view_if_needed()
     assert figure.is_visible() and figure.evaluate("e => e.naturalWidth") > 200
     screenshot(page, "lab-figure")
 
 
-def test_moving_the_slider_changes_the_picture(page, screenshot) -> None:
-    slider = page.locator(".jp-OutputArea .widget-hslider").first
-    if not slider.count():
-        pytest.skip("this notebook has no slider")
+def slider_changes_the_picture(page: Any, screenshot: Any) -> None:
+    slider = page.locator(".widget-hslider").first
     slider.scroll_into_view_if_needed()
-    picture = page.locator(".widget-vbox").filter(has=slider).locator("img").first
+    picture = page.locator(".widget-vbox").filter(has=page.locator(".widget-hslider")).locator("img").first
     assert picture.is_visible()
     before, said = content(picture), slider.locator(".widget-readout").inner_text()
     screenshot(page, "lab-slider-before")
