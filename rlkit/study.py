@@ -183,6 +183,10 @@ class Study:
         from rlkit.steps.step import Step
 
         arm, numbers = _one_arm(method, settings), [at] if isinstance(at, int) else list(at)
+        if not numbers or not all(isinstance(n, int) and n >= 0 for n in numbers) or (prompts and max(numbers)):
+            raise ValueError(f"study.preview: at= is a step from 0 on or several ({at!r}); prompts= go with at=0 only.")
+        if groups is not None and groups < 1:
+            raise ValueError(f"study.preview: groups is how many prompts to show, at least 1, not {groups}.")
         place = {"arm": arm, "preset": self.preset, "seed": seed, "common": self.common}
         found = self._slow(previewed, arm, {**place, "at": numbers, "groups": groups, "prompts": prompts})
         how = (arm, seed, groups, prompts)
