@@ -1,8 +1,8 @@
 """What a notebook holds: its runs, measurements, figures and claims, and where they are written to.
 
 Only the preset `full` with nothing else changed writes to `figures/SLUG` and `data/recorded/SLUG`; everything else
-writes to `build/figures/PRESET/SLUG`, with the metrics of its runs as `runs.csv`, which `rlkit pool` merges. In recorded
-mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
+writes to `build/figures/PRESET/SLUG`, with the metrics of its runs as `runs.csv`, which `rlkit pool` merges. In
+recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
 """
 
 from __future__ import annotations

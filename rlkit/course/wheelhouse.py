@@ -5,6 +5,7 @@ It fits machines of this kind: the same system, processor and Python version.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import version
@@ -22,12 +23,21 @@ def command(folder: Path, torch_index: str = "") -> list[str]:
     return [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(folder), *pins, *index, what]
 
 
+def recorded_index() -> str:
+    """The index that this environment took torch from, as its set-up wrote it down; "" for pip's own."""
+    try:
+        return str(json.loads((Path(sys.prefix) / "rlkit-setup.json").read_text(encoding="utf-8"))["torch_index"])
+    except (OSError, ValueError, KeyError):
+        return ""
+
+
 def fill(folder: Path, torch_index: str = "") -> int:
     """Fill the folder.
 
     Args:
         folder: made if it is not there; wheels that it has already are not fetched again.
-        torch_index: an index beside pip's own, such as PyTorch's of CPU builds.
+        torch_index: an index beside pip's own, such as PyTorch's of CPU builds; default: the one that this
+            environment took torch from.
 
     Returns:
         The folder's size in bytes.
@@ -36,7 +46,7 @@ def fill(folder: Path, torch_index: str = "") -> int:
         OSError: pip failed; its own message is above.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if subprocess.run([*command(folder, torch_index), "--quiet"], check=False).returncode:
+    if subprocess.run([*command(folder, torch_index or recorded_index()), "--quiet"], check=False).returncode:
         raise OSError("pip could not collect everything; its message is above. The same command again goes on there.")
     return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
