@@ -23,7 +23,7 @@ from rlkit.course.slices import Slice, slices
 from rlkit.exercises import names
 from rlkit.notebooks.kernel import OFFLINE, THREADS
 
-START = 60.0
+START = 120.0
 """Seconds that a process may take to load torch, on a busy machine."""
 POLL = 0.05
 KEEP = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "runs.csv"
 NEEDED = ("arm", "seed", "step", "metric", "value")
+FEWEST = 3
+"""Seeds from which on the narrowing is drawn: the interval of two is so wide that it would hide the rest."""
 SAME = ("notebook", "preset")
 """Columns that must hold one value in all files, where they are there."""
 
@@ -151,7 +153,7 @@ def write(folder: Path, runs: Runs, metric: str, table: pd.DataFrame, values: Ma
     what = f"{metric} of {seeds} seeds" if single else f"{metric}, paired differences of {seeds} seeds"
     label = f"{metric}" if single else f"difference in {metric}"
     pictures = {figure: plots.points(numbers, zero=None if single else 0.0, xlabel=label, title=what.capitalize())}
-    if seeds > 2:
+    if seeds > FEWEST:
         pictures[folder / "narrowing"] = narrowing(values, label)
     for place, picture in pictures.items():
         plots.save(picture, place)
@@ -165,7 +167,7 @@ def narrowing(values: Mapping[str, pd.Series], label: str) -> Figure:
     looks = plots.look(dict.fromkeys(values, "variant"))
     figure, axes = plots.panels(len(values), 1, height=0.8 + 2.2 * len(values))
     for panel, (name, found) in zip(axes, values.items(), strict=True):
-        counts = range(2, len(found) + 1)
+        counts = range(FEWEST, len(found) + 1)
         ends = [interval(found.iloc[:n]) for n in counts]
         with plots.style():
             colour = looks[name]["color"]
@@ -174,4 +176,4 @@ def narrowing(values: Mapping[str, pd.Series], label: str) -> Figure:
             panel.axhline(0.0, color="#222222", linewidth=0.9, linestyle=":")
             panel.set(xlabel="number of seeds", ylabel=label)
             panel.set_title(name)
-    return plots.finish(figure, "The interval narrows as seeds are added", "Mean and 95 % interval, in order of files.")
+    return plots.finish(figure, "What the first n seeds say", "Mean and 95 % interval, in the order of the files.")
