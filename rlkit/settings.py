@@ -18,8 +18,20 @@ from rlkit.method import Method, near
 if TYPE_CHECKING:
     from rlkit.presets import Preset
 
-OWN: dict[str, type] = {"prompts_per_step": int, "train_size": int, "eval_every": int, "eval_size": int}
-"""rlkit's own settings beside TRL's options and the method's."""
+OWN: dict[str, Any] = {
+    "prompts_per_step": int,
+    "train_size": int,
+    "train_seed": int | None,
+    "eval_every": int,
+    "eval_size": int,
+    "validation_size": int,
+}
+"""rlkit's own settings beside TRL's options and the method's.
+
+`train_seed`: what the training rows are drawn from, where every seed is to have the same ones (None: the run's seed).
+`validation_size`: how many prompts of the validation split are evaluated beside those of the test split, to choose a
+checkpoint by (none by default).
+"""
 
 _MANAGED = ("seed", "data_seed", "output_dir")
 

@@ -70,13 +70,21 @@ class Study:
         self._committed = _committed(slug)
         self._verdicts: dict[str, Verdict] = {}
 
-    def run(self, arms: Sequence[runs.Arm | str | Method], keep: Sequence[str] = KEEP, **options: Any) -> Runs:
+    def run(
+        self,
+        arms: Sequence[runs.Arm | str | Method],
+        keep: Sequence[str] = KEEP,
+        seeds: int | Sequence[int] | None = None,
+        **options: Any,
+    ) -> Runs:
         """Train the arms of this preset's tiers, or read them in recorded mode; fill the others from recorded data.
 
         Args:
             arms: arms of the study; labels are unique in a notebook.
             keep: the metrics that figures and claims read. Nothing else is in the result, so that what is drawn now
                 can be redrawn from recorded data.
+            seeds: other seeds than the study's, for runs that only choose (an example, a setting): claims must not see
+                what was chosen by. Recorded runs have the seeds that they were recorded with.
             options: `workers`, `progress`, `fresh` as for `rlkit.run`.
 
         Raises:
@@ -87,7 +95,7 @@ class Study:
             return self._read(chosen, keep)
         tiers = get_preset(self.preset).tiers
         mine = [arm for arm in chosen if arm.tier in tiers]
-        done = runs.run(mine, preset=self.preset, seeds=self.seeds, tiers=tiers, **options, **self.common)
+        done = runs.run(mine, preset=self.preset, seeds=seeds or self.seeds, tiers=tiers, **options, **self.common)
         self._keep_runs(mine, done, keep)
         done.frame = pd.concat([kept(done.frame, keep), *self._filled(chosen, tiers, keep)], ignore_index=True)
         done.arms = chosen

@@ -251,6 +251,20 @@ def test_evaluation_does_not_disturb_training(tmp_path: Path) -> None:
     assert len([row for row in often.metrics if row[1] == "accuracy"]) == 4
 
 
+def test_a_validation_split_is_evaluated_beside_and_changes_nothing_else(tmp_path: Path) -> None:
+    def without(result: Any) -> Any:
+        return [row for row in result.metrics if row[1] != "validation_accuracy"]
+
+    plain, both = trained(tmp_path), trained(tmp_path, validation_size=8)
+    alone = trained(tmp_path, validation_size=8, eval_size=0)
+    assert without(both) == plain.metrics
+    steps = [
+        [(step, value) for step, name, value in run.metrics if name == "validation_accuracy"] for run in (both, alone)
+    ]
+    assert steps[0] == steps[1] and [step for step, _ in steps[0]] == [0, 2, 3]
+    assert not any(name == "accuracy" for _, name, _ in alone.metrics)
+
+
 def test_rollout_accuracy_counts_right_rollouts_whatever_the_reward(tmp_path: Path) -> None:
     seen = []
 

@@ -29,6 +29,8 @@ from rlkit.trainers.factory import trainer as build
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
 """What is measured in seconds: kept apart from the metrics, which are the same for the same seed."""
 DROPPED = ("epoch", "total_flos")
+HELD_OUT = (("accuracy", "eval_size", "test"), ("validation_accuracy", "validation_size", "validation"))
+"""(metric, the setting that says on how many prompts, split)."""
 
 Row = tuple[int, str, float]
 """(optimiser step, metric, value)."""
@@ -133,7 +135,10 @@ def learnt_nothing(metrics: Sequence[Row]) -> Iterator[str]:
 
 
 class Evaluation(TrainerCallback):
-    """Greedy accuracy on held-out prompts at step 0, every `eval_every` steps and at the end.
+    """Greedy accuracy on test prompts at step 0, every `eval_every` steps and at the end.
+
+    With `validation_size` also on so many prompts of the validation split: `validation_accuracy`, to choose a
+    checkpoint by without a look at the test split.
 
     Draws no random number, restores the model's mode, and keeps its results to itself: training cannot tell that it is
     there. Without gold answers, or with `eval_size=0`, it does nothing.
@@ -144,7 +149,9 @@ class Evaluation(TrainerCallback):
         self.seconds: list[Row] = []
         self._trainer, self._task = trainer, trainer.task
         self._every = trainer.settings.get("eval_every") or 0
-        self._rows = held_out(self._task, trainer.settings.get("eval_size") or 0, trainer.processing_class)
+        sizes = {name: trainer.settings.get(setting) or 0 for name, setting, _ in HELD_OUT}
+        rows = {name: held_out(self._task, split, sizes[name], trainer.processing_class) for name, _, split in HELD_OUT}
+        self._rows = {name: found for name, found in rows.items() if found is not None}
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Before the first step."""
@@ -160,15 +167,16 @@ class Evaluation(TrainerCallback):
         self._evaluate(state.global_step)
 
     def _evaluate(self, step: int) -> None:
-        if self._rows is None or (self.accuracy and self.accuracy[-1][0] == step):
+        if not self._rows or (self.accuracy and self.accuracy[-1][0] == step):
             return
         started = time.perf_counter()
         trainer, tokenizer = self._trainer, self._trainer.processing_class
         model = trainer.accelerator.unwrap_model(trainer.model)
-        prompts, length = self._rows["prompt"], trainer.args.max_completion_length
-        completions = complete(model, tokenizer, prompts, max_new_tokens=length, greedy=True)
-        right = self._task.correct(completions, self._rows["gold"])
-        self.accuracy.append((step, "accuracy", sum(right) / len(right)))
+        for name, rows in self._rows.items():
+            length = trainer.args.max_completion_length
+            completions = complete(model, tokenizer, rows["prompt"], max_new_tokens=length, greedy=True)
+            right = self._task.correct(completions, rows["gold"])
+            self.accuracy.append((step, name, sum(right) / len(right)))
         self.seconds.append((step, "eval_seconds", time.perf_counter() - started))
 
 
@@ -183,13 +191,13 @@ class StopAfter(TrainerCallback):
         control.should_training_stop |= state.global_step >= self.steps
 
 
-def held_out(task: Any, size: int, tokenizer: Any) -> dict[str, list[Any]] | None:
-    """The first `size` rows of the test split, the same for every seed; None where they cannot be graded."""
+def held_out(task: Any, split: str, size: int, tokenizer: Any) -> dict[str, list[Any]] | None:
+    """The first `size` rows of a split, the same for every seed; None where they cannot be graded."""
     if task is None or size < 1:
         return None
     try:
-        rows = task.dataset("test", size)
-    except ValueError:  # a user's DatasetDict without a test split
+        rows = task.dataset(split, size)
+    except ValueError:  # a user's DatasetDict without this split
         return None
     return for_model(rows, tokenizer).to_dict() if "gold" in rows.column_names else None
 

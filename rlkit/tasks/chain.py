@@ -86,10 +86,24 @@ def _graded(completion: Any, gold: int, right: list[str]) -> float:
     answer = answer_of(completion)
     if answer is None:
         return 0.0
+    pairs = zip(steps_of(completion), right, strict=False)
+    leading = sum(1 for _ in itertools.takewhile(lambda p: p[0] == p[1], pairs))
+    return 1.0 * (answer == gold) + 0.25 * _tidy(completion, len(right)) + 0.75 * leading / len(right)
+
+
+def _tidy(completion: Any, count: int) -> bool:
+    """Whether there are `count` well-formed steps, then `#` and an integer; what they say does not matter."""
     written = steps_of(completion)
-    tidy = text_of(completion).count("#") == 1 and len(written) == len(right) and all(map(_STEP.match, written))
-    leading = sum(1 for _ in itertools.takewhile(lambda p: p[0] == p[1], zip(written, right, strict=False)))
-    return 1.0 * (answer == gold) + 0.25 * tidy + 0.75 * leading / len(right)
+    ends = answer_of(completion) is not None and text_of(completion).count("#") == 1
+    return ends and len(written) == count and all(map(_STEP.match, written))
+
+
+def form(completions: Sequence[Any], steps: Sequence[str], **columns: Any) -> list[float]:
+    """1 where a completion has the form of a careful solution, right or wrong, else 0: the gold is not looked at.
+
+    The form: as many well-formed steps as the sum needs, then `#` and an integer.
+    """
+    return [float(_tidy(c, len(s.split(";")))) for c, s in zip(completions, steps, strict=True)]
 
 
 def digits(completions: Sequence[Any], gold: Sequence[str], steps: Sequence[str], **columns: Any) -> list[float]:
@@ -197,8 +211,8 @@ class Chain(OptionTask):
 
     @property
     def rewards(self) -> Mapping[str, Reward]:
-        """`exact`, `graded` and `digits`."""
-        return {"exact": exact, "graded": graded, "digits": digits}
+        """`exact`, `graded`, `digits` and `form`."""
+        return {"exact": exact, "graded": graded, "digits": digits, "form": form}
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -44,7 +44,8 @@ def trainer(
         skip_zero_advantage: as for `RLVRTrainer`.
         on_long_prompt: as for `RLVRTrainer`.
         record_steps: as for `RLVRTrainer`.
-        overrides: TRL options, the method's options, and `prompts_per_step`, `train_size`, `eval_every`, `eval_size`.
+        overrides: TRL options, the method's options, and `prompts_per_step`, `train_size`, `train_seed` (the same
+            training rows for every seed), `eval_every`, `eval_size`, `validation_size`.
 
     Raises:
         ValueError: an unknown name (near ones are listed), a wrong type, a batch that does not divide.
@@ -70,11 +71,12 @@ def trainer(
     policy, tokenizer = load_model(dial.model if model is None else model)
     spec = next((r for r in (reward, chosen.reward) if r is not None), the_task.default_reward)
     config = {"output_dir": str(paths.build() / "trainer"), **settings.config}
+    drawn_from = seed if settings.get("train_seed") is None else settings["train_seed"]
     built = RLVRTrainer(
         model=policy,
         reward_funcs=resolve_reward(spec, the_task, seed),
         args=GRPOConfig(seed=seed, data_seed=seed, **config),
-        train_dataset=for_model(the_task.dataset("train", settings["train_size"], seed=seed), tokenizer),
+        train_dataset=for_model(the_task.dataset("train", settings["train_size"], seed=drawn_from), tokenizer),
         processing_class=tokenizer,
         method=chosen.with_options(**settings.options),
         skip_zero_advantage=skip_zero_advantage,

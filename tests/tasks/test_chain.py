@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlkit.tasks.base import SPLITS, get_task, split_of
-from rlkit.tasks.chain import Chain, Problem, answer_of, digits, exact, graded
+from rlkit.tasks.chain import Chain, Problem, answer_of, digits, exact, form, graded
 
 STEPS = "14-1=13;13+15=28"
 CAREFUL = f"{STEPS}#28"
@@ -88,12 +88,17 @@ def test_digits_gives_hand_computed_shares(completion: str, value: float) -> Non
     assert digits([completion], ["28"], [STEPS]) == [pytest.approx(value)]
 
 
+def test_form_looks_at_the_steps_and_not_at_what_they_say() -> None:
+    texts = [CAREFUL, "14-1=99;1+1=0#5", "14-1=13#28", "#28", STEPS, "14-1=13;13+15=28#28#28", ""]
+    assert form(texts, steps=[STEPS] * len(texts)) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+
+
 def test_digits_counts_the_minus_sign() -> None:
     assert digits(["#7"], ["-7"], ["0-7=-7"]) == [1 / 4]
     assert digits(["0-7=-7#-7"], ["-7"], ["0-7=-7"]) == [1.0]
 
 
-@pytest.mark.parametrize("reward", ["exact", "graded", "digits"])
+@pytest.mark.parametrize("reward", ["exact", "graded", "digits", "form"])
 def test_rewards_accept_strings_and_chat_messages(reward: str) -> None:
     columns = {"gold": ["28", "28", "28"], "steps": [STEPS] * 3}
     fn = get_task("chain").rewards[reward]
@@ -104,7 +109,7 @@ def test_rewards_accept_strings_and_chat_messages(reward: str) -> None:
     )
 
 
-@pytest.mark.parametrize("reward", ["exact", "graded", "digits"])
+@pytest.mark.parametrize("reward", ["exact", "graded", "digits", "form"])
 def test_every_gold_grades_itself_best(reward: str) -> None:
     rows = get_task("chain").dataset("train", 64)
     fn = get_task("chain").rewards[reward]
