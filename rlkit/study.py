@@ -111,7 +111,8 @@ class Study:
         self._flush()
         if not self.writes:
             roles = {label: arm["role"] for label, arm in self._kept.arms.items()}
-            write_atomic(self.output / RUNS, export(self._kept.frame, self.slug, self.preset, roles))
+            own = self._kept.frame[self._kept.frame["seed"].isin(runs.seed_list(self.seeds, 1))]
+            write_atomic(self.output / RUNS, export(own, self.slug, self.preset, roles))
 
     def _filled(self, arms: Sequence[runs.Arm], tiers: Sequence[str], keep: Sequence[str]) -> list[pd.DataFrame]:
         """Recorded rows of the arms that this preset does not run, where there are some."""

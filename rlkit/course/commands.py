@@ -71,7 +71,7 @@ def pool(
     from rlkit.course.pool import pooled, read, write
 
     with said_plainly():
-        runs, notes = read(files, baseline)
+        runs, notes = read(files, metric, baseline)
         table, values = pooled(runs, metric, int(at) if at.lstrip("-").isdigit() else at)
         written = write(out or paths.build() / "pool", runs, metric, table, values)
     for note in notes:

@@ -34,13 +34,14 @@ def export(frame: pd.DataFrame, notebook: str, preset: str, roles: Mapping[str, 
     return str(table[[*SAME, "role", *NEEDED]].to_csv(index=False, lineterminator="\n"))
 
 
-def read(places: Sequence[Path], baseline: str | None = None) -> tuple[Runs, list[str]]:
+def read(places: Sequence[Path], metric: str = "accuracy", baseline: str | None = None) -> tuple[Runs, list[str]]:
     """Read files as one table of runs, and what a reader must know about them.
 
     A seed of an arm counts once, however many files have it: two students with one seed are one sample.
 
     Args:
         places: CSV files, or folders in which every `runs.csv` is taken.
+        metric: what is to be compared: arms without it are left out.
         baseline: the arm that others are compared with; else the files' roles say so.
 
     Raises:
@@ -51,6 +52,11 @@ def read(places: Sequence[Path], baseline: str | None = None) -> tuple[Runs, lis
         _one(name, {path: set(frame[name]) for path, frame in frames.items() if name in frame})
     kept, notes = _without_doubles(frames)
     frame = pd.concat(kept, ignore_index=True)
+    if without := sorted(set(frame["arm"]) - set(frame["arm"][frame["metric"] == metric])):
+        if len(without) == frame["arm"].nunique():
+            raise ValueError(f"no run logged {metric!r}. {near(metric, list(frame['metric'].unique()))}")
+        notes.append(f"left out, because {metric} was not logged: {', '.join(without)}")
+        frame = frame[~frame["arm"].isin(without)]
     _same_length(frame)
     roles = dict(zip(frame["arm"], frame["role"], strict=True))
     if baseline is not None and baseline not in roles:
@@ -126,7 +132,7 @@ def pooled(runs: Runs, metric: str, at: str | int) -> tuple[pd.DataFrame, dict[s
     """Mean and 95 % interval of each arm and of its difference to the baseline; and those differences by seed.
 
     Raises:
-        ValueError: no such metric, or no step `at`.
+        ValueError: no step `at`, or an arm without a seed that the baseline has.
     """
     table = summary(runs.value(metric, at)).rename(columns={"n": "seeds"})
     values = {

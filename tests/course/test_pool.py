@@ -68,7 +68,7 @@ def test_a_frame_of_ones_own_runs_will_do(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     frame = pd.DataFrame({"arm": "grpo", "seed": 1, "step": [0, 5], "metric": "reward", "value": [0.0, 1.0]})
     frame.assign(source="run").to_csv(path)
-    runs, _ = read([path])
+    runs, _ = read([path], "reward")
     table, values = pooled(runs, "reward", "last")
     assert table.loc["grpo", ["mean", "seeds"]].tolist() == [1.0, 1]
     assert list(values) == ["grpo"]
@@ -102,6 +102,16 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     (tmp_path / "nobody").mkdir()
     with pytest.raises(ValueError, match=r"no runs\.csv"):
         read([tmp_path / "nobody"])
+
+
+def test_an_arm_without_the_metric_is_left_out_and_said(tmp_path: Path) -> None:
+    path = student(tmp_path, 1, 0.6)
+    path.write_text(path.read_text() + "tour,tiny,variant,choice,1,0,reward,0.5\n")
+    runs, notes = read([path])
+    assert runs.labels == ["base", "new"]
+    assert notes == ["left out, because accuracy was not logged: choice"]
+    with pytest.raises(ValueError, match="Did you mean 'accuracy'"):
+        read([path], "acuracy")
 
 
 def test_numbers_and_figures_are_written(tmp_path: Path) -> None:
