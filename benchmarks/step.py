@@ -80,7 +80,7 @@ def build(case: Case, stock: bool, steps: int) -> Any:
     return made
 
 
-def work(case: Case, stock: bool, steps: int, pipe: Connection) -> None:
+def work(case: Any, stock: bool, steps: int, pipe: Connection, make: Callable[..., Any]) -> None:
     """Train step by step: before each one wait for the word, after it report its seconds."""
     from transformers import PrinterCallback, TrainerCallback
 
@@ -99,7 +99,7 @@ def work(case: Case, stock: bool, steps: int, pipe: Connection) -> None:
         def on_train_end(self, *args: Any, **about: Any) -> None:
             self.tell()
 
-    trainer = build(case, stock, steps)
+    trainer = make(case, stock, steps)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(InTurn())
     trainer.train()
@@ -107,13 +107,13 @@ def work(case: Case, stock: bool, steps: int, pipe: Connection) -> None:
     pipe.send([(line["loss"], line["grad_norm"], line.get("rows_left_out", 0.0)) for line in lines])
 
 
-def measure(case: Case, steps: int) -> dict[str, Any]:
-    """Both trainers in turn; which one goes first changes from step to step."""
+def measure(case: Any, steps: int, make: Callable[..., Any] = build) -> dict[str, Any]:
+    """Both trainers in turn, from `make(case, stock, steps)`; which one goes first changes from step to step."""
     context = multiprocessing.get_context("spawn")
     ends, workers = [], []
     for stock in (True, False):
         ours, theirs = context.Pipe()
-        worker = context.Process(target=work, args=(case, stock, steps, theirs))
+        worker = context.Process(target=work, args=(case, stock, steps, theirs, make))
         worker.start()
         ends.append(ours)
         workers.append(worker)
@@ -131,7 +131,7 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
 
 
 def summarise(
-    case: Case, seconds: list[list[tuple[float, float]]], logs: list[list[tuple[float, ...]]]
+    case: Any, seconds: list[list[tuple[float, float]]], logs: list[list[tuple[float, ...]]]
 ) -> dict[str, Any]:
     """Median milliseconds of both, median and quartiles of the ratios, and how far loss and gradient differ."""
     pairs = list(zip(*seconds, strict=True))

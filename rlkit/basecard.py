@@ -1,4 +1,4 @@
-"""The card (README.md) of a tiny base: what its corpus makes possible by construction, and what the base can do."""
+"""The card (README.md) of a chain base: what its corpus makes possible by construction, and what the base can do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlkit.tasks.chain import Problem, get_chain
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from rlkit.bases import Recipe
+    from rlkit.recipes import ChainRecipe
 
 
 def evaluate(
@@ -52,7 +52,7 @@ def complete(
     return list(tokenizer.batch_decode(ids[:, inputs.input_ids.shape[1] :], skip_special_tokens=True))
 
 
-def card(name: str, recipe: Recipe, measured: dict[str, float], parameters: int) -> str:
+def card(name: str, recipe: ChainRecipe, measured: dict[str, float], parameters: int) -> str:
     """The text of the card: recipe and measurements filled in."""
     task = get_chain(recipe.task)
     example = Problem((14, 1, 15), "-+")

@@ -8,75 +8,33 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlkit import paths
-from rlkit.basecard import card, evaluate
 from rlkit.machine import machine_class
-from rlkit.method import near
 from rlkit.models import quiet
-from rlkit.tasks.base import split_of
-from rlkit.tasks.chain import Problem, get_chain
+from rlkit.recipes import CHARACTERS, RECIPES, Recipe, get_recipe
 
 if TYPE_CHECKING:
     import torch
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-CHARACTERS = "0123456789+-=;#?"
+__all__ = ["CHARACTERS", "RECIPES", "Recipe", "build_base", "get_recipe", "pretrain", "tokenizer"]
+
 CURVE = 20
 """Losses that are recorded with a base and retrained by a test."""
 PAD, BOS, EOS, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How a base is pretrained: its corpus, its shape, its optimiser."""
-
-    task: str = "chain(terms=4, high=15)"
-    """Problems come from the train split of this task, so that the other two stay unseen."""
-    careful: tuple[float, float] = (0.1, 0.6)
-    """Share of solutions that write every step, where the first number is 0 and where it is largest; linear between.
-
-    The others are hasty guesses. A share that varies makes greedy decoding careful on some prompts, hasty on others.
-    """
-    slip: float = 0.08
-    """Share of careful steps with a wrong total, which the following steps carry on."""
-    slips: tuple[int, ...] = (-10, -2, -1, 1, 2, 10)
-    """What a wrong step is off by."""
-    hasty_right: float = 0.15
-    """Share of hasty guesses that are right."""
-    hasty_error: int = 9
-    """A wrong guess is off by 1 to this much, either way."""
-
-    width: int = 64
-    layers: int = 3
-    heads: int = 4
-    context: int = 128
-    """Longest sequence in tokens."""
-
-    steps: int = 2200
-    batch: int = 64
-    """Sequences a step."""
-    learning_rate: float = 3e-3
-    warmup: int = 50
-    """Steps of linear warm-up; a cosine to 0 follows."""
-    seed: int = 0
-
-
-RECIPES = {"chain": Recipe()}
-
-
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer(characters: str = CHARACTERS) -> PreTrainedTokenizerFast:
     """One token a character, one `<s>` before every text; `<pad>`, `<s>`, `</s>` and `<unk>` are tokens 0 to 3."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {token: i for i, token in enumerate([PAD, BOS, EOS, UNKNOWN, *CHARACTERS])}
+    vocabulary = {token: i for i, token in enumerate([PAD, BOS, EOS, UNKNOWN, *characters])}
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     inner.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     inner.decoder = decoders.Fuse()
@@ -117,37 +75,11 @@ def architecture(recipe: Recipe, vocabulary: PreTrainedTokenizerFast) -> LlamaFo
     return model
 
 
-def solution(problem: Problem, high: int, recipe: Recipe, rng: random.Random) -> str:
-    """A careful trace, perhaps with slips, or a hasty guess."""
-    low, up = recipe.careful
-    if rng.random() >= low + (up - low) * problem.terms[0] / high:
-        wrong = rng.random() >= recipe.hasty_right
-        error = rng.choice((-1, 1)) * rng.randint(1, recipe.hasty_error)
-        return f"#{problem.totals[-1] + error * wrong}"
-    total, steps = problem.terms[0], []
-    for operator, term in zip(problem.operators, problem.terms[1:], strict=True):
-        before, total = total, total + term if operator == "+" else total - term
-        if rng.random() < recipe.slip:
-            total += rng.choice(recipe.slips)
-        steps.append(f"{before}{operator}{term}={total}")
-    return ";".join(steps) + f"#{total}"
-
-
-def corpus(recipe: Recipe) -> Iterator[tuple[str, str]]:
-    """Prompts and solutions without end, from the train split."""
-    task = get_chain(recipe.task)
-    rng = random.Random(recipe.seed)
-    while True:
-        problem = task.draw(rng)
-        if split_of(problem.text) == "train":
-            yield f"{problem.text}?", solution(problem, task.high, recipe, rng)
-
-
 def batches(recipe: Recipe, vocabulary: PreTrainedTokenizerFast) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Token ids (B, L), padded on the right, and labels (B, L) that are -100 outside the solution."""
     import torch
 
-    rows = corpus(recipe)
+    rows = recipe.corpus()
     end = vocabulary.eos_token_id
     while True:
         pairs = [next(rows) for _ in range(recipe.batch)]
@@ -187,7 +119,7 @@ def pretrain(recipe: Recipe, steps: int | None = None) -> tuple[LlamaForCausalLM
     """
     import torch
 
-    vocabulary = tokenizer()
+    vocabulary = tokenizer(recipe.characters)
     losses: list[float] = []
     with one_thread(), torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
@@ -208,13 +140,6 @@ def pretrain(recipe: Recipe, steps: int | None = None) -> tuple[LlamaForCausalLM
     return model.eval(), losses
 
 
-def get_recipe(name: str) -> Recipe:
-    """A recipe by name; an unknown name is an error that lists the known ones."""
-    if name not in RECIPES:
-        raise ValueError(f"There is no base {name!r}. {near(name, list(RECIPES))}")
-    return RECIPES[name]
-
-
 def build_base(name: str, out: str | Path | None = None, steps: int | None = None) -> list[float]:
     """Pretrain a base and write its folder: weights, tokenizer, card and loss curve.
 
@@ -233,14 +158,15 @@ def build_base(name: str, out: str | Path | None = None, steps: int | None = Non
     folder = paths.bases() / name if out is None else Path(out)
     with one_thread():
         model, losses = pretrain(recipe, steps)
-        measured = evaluate(model, tokenizer(), get_chain(recipe.task))
+        measured = recipe.measure(model, tokenizer(recipe.characters))
     folder.mkdir(parents=True, exist_ok=True)
     with quiet():
         model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)  # a fresh one: the other would be saved with the padding of its last call
+    # A fresh one: the other would be saved with the padding of its last call.
+    tokenizer(recipe.characters).save_pretrained(folder)
     curve = {"machine": machine_class(), "recipe": dataclasses.asdict(recipe), "loss": losses[:CURVE]}
     write_text(folder / "curve.json", json.dumps(curve, indent=1) + "\n")
-    write_text(folder / "README.md", card(name, recipe, measured, model.num_parameters()))
+    write_text(folder / "README.md", recipe.card(name, measured, model.num_parameters()))
     return losses
 
 

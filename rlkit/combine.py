@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 SEAMS = ("data", "sampler", "rollout", "reward", "advantage", "batch", "token_weight", "surrogate", "divergence")
 """Fields of `Method` that one method sets: two that set the same one cannot be combined."""
 JOIN = "+"
-"""Between the names of combined methods: `"mc_grpo+replay"`."""
+"""Between the names of combined methods: `"mc_grpo+replay_uniform"`."""
 
 
 def fields(methods: Sequence[Method], name: str) -> dict[str, Any]:
@@ -35,6 +35,7 @@ def fields(methods: Sequence[Method], name: str) -> dict[str, Any]:
         **{seam: _one(seam, methods) for seam in SEAMS},
         "callbacks": tuple(made for method in methods for made in method.callbacks),
         "state": tuple(thing for method in methods for thing in method.state),
+        "teacher": _teacher(methods),
         "needs": frozenset[str]().union(*(method.needs for method in methods)),
         "pooled": any(method.pooled for method in methods),
     }
@@ -56,6 +57,14 @@ def _one(seam: str, methods: Sequence[Method]) -> Any:
             f"Methods {names} set the same seam {seam!r}, so they cannot be combined: one seam, one method."
         )
     return getattr(setters[0], seam) if setters else None
+
+
+def _teacher(methods: Sequence[Method]) -> str:
+    """The teacher that they agree on: "model" is what a method says that does not care."""
+    named = list(dict.fromkeys(method.teacher for method in methods if method.teacher != "model"))
+    if len(named) > 1:
+        raise ValueError(f"Methods want different teachers ({' and '.join(named)}), so they cannot be combined.")
+    return named[0] if named else "model"
 
 
 def _joined(what: str, parts: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:

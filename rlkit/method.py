@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
 
 
+TEACHERS = ("model", "self", "initial", "none")
+
+
 def near(name: str, known: Sequence[str]) -> str:
     """Tail of an error message: the near names if there are some, else all known ones."""
     close = difflib.get_close_matches(name, list(known), n=3)
@@ -83,8 +86,14 @@ class Context:
     """(B, T) advantages, already spread over tokens."""
     mask: torch.Tensor | None = None
     """(B, T) 1 where a token counts in the loss."""
+    divergence: torch.Tensor | None = None
+    """Distillation: (B, T) reverse KL (nats), KL(student || teacher), at each position."""
+    forward: torch.Tensor | None = None
+    """Distillation, for a method with `needs={"forward"}`: (B, T) forward KL (nats), KL(teacher || student)."""
     extras: Mapping[str, Any] = field(default_factory=dict)
-    """Loss time: every tensor of the micro-batch; numbers of rollout rows (`age`) are (B,)."""
+    """Loss time: every tensor of the micro-batch; numbers of rollout rows (`age`) are (B,). In distillation also
+    `positions`, `teacher_logps`, `teacher_entropies` (B, T) and the number `vocabulary`; for `divergence` one entry a
+    row: `tokens`, `rows`, `positions`, `weights`, each (R,)."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +131,8 @@ class Method:
     """`(ctx, rows, trainer) -> one dict a row` in place of generation, with `prompt_ids` (trained under) and
     `completion_ids` (the end token included). `rows` are this rank's, whole groups; `trainer.generate_rows(rows)` is
     stock. A row may have `sample_prompt_ids` (the prompt that it was drawn under: log-probs are scored under it) and
-    `old_logps` (a number a completion token, in place of scoring). Anything else becomes a column, and numbers (`age`)
-    reach `ctx.extras`; it has to be in every row."""
+    `old_logps` (numbers in place of scoring, for all or the first of its completion tokens). Anything else becomes a
+    column, and numbers (`age`) reach `ctx.extras`; it has to be in every row."""
     reward: Any = None
     """A reward function in TRL's signature, or the name of one of the task's; replaces the task's default. It is called
     with the rows of all ranks, and with the keywords `options` (the method's) and `learn`: False in evaluation, `grade`
@@ -135,22 +144,32 @@ class Method:
     """`(trainer, batch) -> batch` after the advantage: this rank's rows, advantages frozen; rows may join or leave.
     Their number stays a multiple of `steps_per_generation`."""
     token_weight: Callable[[Context], Any] | None = None
-    """`(ctx) -> W (B, T) >= 0`, times the advantage; the denominators stay."""
+    """`(ctx) -> W (B, T) >= 0`. RLVR: times the advantage; the denominators stay. Distillation: the loss is
+    sum(W d) / sum(W) over the accumulation window of all ranks, and tokens of weight 0 cost nothing."""
     surrogate: Callable[[Context], Any] | None = None
     """`(ctx) -> objective (B, T)` to be maximised, differentiable in `ctx.logps`, in place of TRL's clipped ratio; with
     `loss_type` grpo, bnpo, dr_grpo or dapo. TRL's clip metrics are not logged then: log one's own."""
     divergence: Callable[..., Any] | None = None
-    """Distillation: `(student_logits (R, V), teacher_logits (R, V), ctx) -> loss (R,)`."""
+    """Distillation: `(student_logits (R, V), teacher_logits (R, V), ctx) -> loss (R,)` in place of TRL's family of
+    divergences. R are some of the kept tokens: a row's loss may depend on that row only. Without a teacher its logits
+    are None."""
+    teacher: str = "model"
+    """Distillation: "model", a model of its own; "self", the student as it is now, which costs no second model;
+    "initial", the student as it was at the start (the base under adapters, else a frozen copy; see
+    `trainer.refresh_teacher`); "none". In each case the data's column `teacher_prompt`, where there is one, is what the
+    teacher reads before the same completion."""
     callbacks: tuple[Callable[..., Any], ...] = ()
     """Factories `(trainer) -> TrainerCallback`, or an object with some of its `on_...` methods."""
     state: tuple[Any, ...] = ()
     """Objects with `state_dict` and `load_state_dict`, saved with every checkpoint."""
     needs: frozenset[str] = frozenset()
     """`{"logps"}`: rollouts are scored under the policy that drew them (one more forward). Rewards get the columns
-    `logps` and `entropies`, a 1-D tensor a row; `advantage` gets them as (B, T); they are `old_logps` in the loss."""
+    `logps` and `entropies`, a 1-D tensor a row; `advantage` gets them as (B, T); they are `old_logps` in the loss.
+    Distillation: `{"forward"}`: `ctx.forward` beside `ctx.divergence`."""
     pooled: bool = False
     """`token_weight` and `surrogate` have statistics over rows: they are called once an optimiser step, on the whole
-    accumulation window of all ranks (one more forward), so that the result does not depend on accumulation."""
+    accumulation window of all ranks (one more forward, in distillation only with accumulation), so that the result does
+    not depend on accumulation."""
 
     def __post_init__(self) -> None:
         if self.trainer not in {"rlvr", "distill"}:
@@ -161,11 +180,25 @@ class Method:
                 raise TypeError(f"Method {self.name!r}, seam {seam!r}: expected something to call, got {got}.")
         if self.divergence is not None and self.trainer != "distill":
             raise ValueError(f"Method {self.name!r}, seam 'divergence': it needs trainer='distill'.")
-        if not set(self.needs) <= {"logps"}:
-            raise ValueError(f"Method {self.name!r}: needs can hold 'logps', not {set(self.needs)}.")
+        self._check_family()
         for thing in self.state:
             if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
                 raise TypeError(f"Method {self.name!r}: state {thing!r} needs state_dict() and load_state_dict().")
+
+    def _check_family(self) -> None:
+        """Raise ValueError for a field that means nothing to the trainer."""
+        known = {"rlvr": "logps", "distill": "forward"}[self.trainer]
+        if not set(self.needs) <= {known}:
+            raise ValueError(f"Method {self.name!r}: needs can hold {known!r}, not {set(self.needs)}.")
+        if self.teacher not in TEACHERS:
+            raise ValueError(f"Method {self.name!r}: teacher is one of {', '.join(TEACHERS)}, not {self.teacher!r}.")
+        if self.trainer == "rlvr":
+            return
+        if self.teacher == "none" and self.divergence is None:
+            raise ValueError(f"Method {self.name!r} has no teacher, so it needs a 'divergence' of its own.")
+        for seam in ("sampler", "rollout", "reward", "advantage", "batch", "surrogate"):
+            if getattr(self, seam) is not None:
+                raise ValueError(f"Method {self.name!r}, seam {seam!r}: distillation has no such seam.")
 
     def with_options(self, **options: Any) -> Method:
         """The same method with some options changed; an unknown name is an error that lists near ones."""
@@ -176,7 +209,7 @@ class Method:
 
     @staticmethod
     def combine(*methods: str | Method, name: str = "") -> Method:
-        """One method from several that set different seams; the name `"mc_grpo+replay"` means the same.
+        """One method from several that set different seams; the name `"mc_grpo+replay_uniform"` means the same.
 
         Options and TRL options of all are joined. Where the options of the others turn them off, it equals the first.
 
@@ -232,7 +265,7 @@ def catalog() -> Catalog:
 
 
 def get_method(method: str | Method) -> Method:
-    """A method by name, the method itself, or several combined: `"mc_grpo+replay"`."""
+    """A method by name, the method itself, or several combined: `"mc_grpo+replay_uniform"`."""
     if isinstance(method, Method):
         return method
     known = catalog()

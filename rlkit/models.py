@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
 from rlkit.method import near
-from rlkit.tasks.base import Task, get_task
+from rlkit.tasks.base import Task, get_task, task_kinds
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -29,21 +30,32 @@ class Loaded:
 
 
 def load(name: str = "tiny") -> Loaded:
-    """Tokenizer, policy and task of a preset (`"tiny"`) or of a tiny base (`"chain"`).
+    """Tokenizer, policy, task and, where there is one, teacher of a preset (`"tiny"`), task (`"planted"`) or tiny base.
+
+    A task gives its student and teacher; a tiny base its own model with the task it was made for, and that task's
+    teacher.
 
     Raises:
-        ValueError: there is neither a preset nor a base of that name; the message lists near ones.
+        ValueError: there is neither preset, task with a student nor base of that name; the message lists near ones.
     """
+    base, task = _named(name)
+    teacher = task.bases.get("teacher")
+    model, tokenizer = load_model(base)
+    return Loaded(tokenizer, model, task, load_model(teacher)[0] if teacher else None)
+
+
+def _named(name: str) -> tuple[str, Task]:
+    """The base and the task of a preset, a task or a base."""
     from rlkit.presets import PRESETS
 
     if name in PRESETS:
-        base, task = PRESETS[name].model, PRESETS[name].task
-    elif name in base_names():
-        base = task = name
-    else:
-        raise ValueError(f"There is no preset or base {name!r}. {near(name, [*PRESETS, *base_names()])}")
-    model, tokenizer = load_model(base)
-    return Loaded(tokenizer, model, get_task(task))
+        return PRESETS[name].model, get_task(PRESETS[name].task)
+    if name in base_names():
+        curve = json.loads((paths.bases() / name / "curve.json").read_text(encoding="utf-8"))
+        return name, get_task(curve["recipe"]["task"])
+    if name in task_kinds() and "student" in get_task(name).bases:
+        return get_task(name).bases["student"], get_task(name)
+    raise ValueError(f"There is no preset or base {name!r}. {near(name, [*PRESETS, *base_names()])}")
 
 
 def base_names() -> list[str]:

@@ -78,12 +78,13 @@ class Settings(Mapping[str, Any]):
 
 
 @cache
-def trl_options() -> dict[str, Any]:
-    """Names and types of TRL's GRPO options (imports TRL)."""
-    from trl import GRPOConfig
+def trl_options(trainer: str = "rlvr") -> dict[str, Any]:
+    """Names and types of the options of TRL's GRPO, or of its distillation (imports TRL)."""
+    from trl import DistillationConfig, GRPOConfig
 
-    hints = typing.get_type_hints(GRPOConfig)
-    return {f.name: hints[f.name] for f in dataclasses.fields(GRPOConfig) if f.init}
+    config = {"rlvr": GRPOConfig, "distill": DistillationConfig}[trainer]
+    hints = typing.get_type_hints(config)
+    return {f.name: hints[f.name] for f in dataclasses.fields(config) if f.init}
 
 
 def resolve(method: Method, preset: Preset, task_config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Settings:
@@ -92,8 +93,8 @@ def resolve(method: Method, preset: Preset, task_config: Mapping[str, Any], over
     Raises ValueError for an unknown name (with near ones), a value of the wrong type, or a batch that does not divide.
     """
     layers = {
-        "preset": preset.settings,
-        "task": task_config,
+        "preset": _of_family(preset.settings, method),
+        "task": _of_family(task_config, method),
         "method": {**method.options, **{k: v for k, v in method.config.items() if not callable(v)}},
         "call": {name: _checked(name, value, method) for name, value in overrides.items()},
     }
@@ -105,15 +106,30 @@ def resolve(method: Method, preset: Preset, task_config: Mapping[str, Any], over
     for name, derive in method.config.items():
         if callable(derive):
             values[name], origin[name] = derive(dict(values)), f"method, from {origin.get(name, 'the others')}"
-    _set_batch(values, origin)
+    _set_batch(values, origin, method)
     return Settings(values, origin, method)
+
+
+def _of_family(entries: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """Settings of a preset or task that the method's trainer has.
+
+    A distillation step draws as many completions as a GRPO step, one a prompt. `beta` is left out: GRPO's is the weight
+    of a KL penalty, distillation's chooses the divergence.
+    """
+    if method.trainer == "rlvr":
+        return dict(entries)
+    known = {**trl_options("distill"), **OWN}
+    found = {name: value for name, value in entries.items() if name in known and name != "beta"}
+    if "prompts_per_step" in found:
+        found["prompts_per_step"] *= entries.get("num_generations", 1)
+    return found
 
 
 def _checked(name: str, value: Any, method: Method) -> Any:
     """A value of the call, coerced to the setting's type."""
     if name in method.options:
         return value
-    known = {**trl_options(), **OWN}
+    known = {**trl_options(method.trainer), **OWN}
     if name in _MANAGED[:2]:
         raise ValueError(f"{name!r} is set by `seed=`, which pairs arms by seed and prompt order.")
     if name not in known:
@@ -129,15 +145,16 @@ def _checked(name: str, value: Any, method: Method) -> Any:
         raise ValueError(f"Setting {name!r}: {value!r} is not a valid {hint}: {error.errors()[0]['msg']}.") from None
 
 
-def _set_batch(values: dict[str, Any], origin: dict[str, str]) -> None:
+def _set_batch(values: dict[str, Any], origin: dict[str, str], method: Method) -> None:
     """Turn prompts per step into TRL's batch of completions per device, so that arms see equal prompts per step."""
     if origin.get("per_device_train_batch_size") == "call":
         if origin.get("prompts_per_step") == "call":
             raise ValueError("Give prompts_per_step or per_device_train_batch_size, not both.")
         values.pop("prompts_per_step", None)
         return
-    prompts, group = values["prompts_per_step"], values["num_generations"]
-    if group < 2:
+    distils = method.trainer == "distill"
+    prompts, group = values["prompts_per_step"], 1 if distils else values["num_generations"]
+    if group < 2 and not distils:
         raise ValueError(f"num_generations is {group}: a group of one has no baseline. The smallest group is 2.")
     if prompts < 1:
         raise ValueError(f"prompts_per_step is {prompts}: it must be at least 1.")
@@ -151,4 +168,4 @@ def _set_batch(values: dict[str, Any], origin: dict[str, str]) -> None:
             f"{' or '.join(map(str, below + above))}."
         )
     values["per_device_train_batch_size"] = prompts * group // parts
-    origin["per_device_train_batch_size"] = "derived from prompts_per_step x num_generations"
+    origin["per_device_train_batch_size"] = "derived from prompts_per_step" + ("" if distils else " x num_generations")

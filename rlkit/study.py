@@ -83,8 +83,9 @@ class Study:
             arms: arms of the study; labels are unique in a notebook.
             keep: the metrics that figures and claims read. Nothing else is in the result, so that what is drawn now
                 can be redrawn from recorded data.
-            seeds: other seeds than the study's, for runs that only choose (an example, a setting): claims must not see
-                what was chosen by. Recorded runs have the seeds that they were recorded with.
+            seeds: how many of the study's seeds, for a screening panel that carries no claim; or which other ones, for
+                runs that only choose (an example, a setting): claims must not see what was chosen by. Recorded runs
+                have the seeds that they were recorded with.
             options: `workers`, `progress`, `fresh` as for `rlkit.run`.
 
         Raises:
@@ -95,7 +96,8 @@ class Study:
             return self._read(chosen, keep)
         tiers = get_preset(self.preset).tiers
         mine = [arm for arm in chosen if arm.tier in tiers]
-        done = runs.run(mine, preset=self.preset, seeds=seeds or self.seeds, tiers=tiers, **options, **self.common)
+        few = runs.seed_list(self.seeds, 1)[:seeds] if isinstance(seeds, int) else seeds or self.seeds
+        done = runs.run(mine, preset=self.preset, seeds=few, tiers=tiers, **options, **self.common)
         self._keep_runs(mine, done, keep)
         done.frame = pd.concat([kept(done.frame, keep), *self._filled(chosen, tiers, keep)], ignore_index=True)
         done.arms = chosen

@@ -26,6 +26,46 @@ def one_thread() -> None:
 
 
 @pytest.fixture
+def distil(tmp_path: Path, one_thread: Any) -> Any:
+    """Build a trainer that distils: `distil(method=..., **DistillationConfig options)`; `stock=True`: TRL's own."""
+
+    def make(
+        *,
+        method: Any = "opd",
+        stock: bool = False,
+        model: Any = None,
+        teacher: Any = "another",
+        data: Any = None,
+        named: Any = None,
+        **config: Any,
+    ) -> Any:
+        from transformers.trainer_callback import PrinterCallback
+        from trl import DistillationTrainer
+
+        from rlkit.trainers.distill import DistillTrainer
+
+        taught = tiny.tiny_model(seed=7) if isinstance(teacher, str) else teacher
+        own = (
+            {} if stock else {"method": method, "teacher_tokenizer": None if taught is None else tiny.tiny_tokenizer()}
+        )
+        made = (DistillationTrainer if stock else DistillTrainer)(
+            **{
+                "model": tiny.tiny_model() if model is None else model,
+                "teacher_model": taught,
+                "args": tiny.distill_config(tmp_path, **config),
+                "train_dataset": tiny.tiny_data() if data is None else data,
+                "processing_class": tiny.tiny_tokenizer(),
+                **own,
+                **(named or {}),
+            }
+        )
+        made.remove_callback(PrinterCallback)
+        return made
+
+    return make
+
+
+@pytest.fixture
 def build(tmp_path: Path, one_thread: Any) -> Any:
     """Build a trainer: `build(method=..., reward=..., **GRPOConfig options)`; `stock=True` gives TRL's own."""
 

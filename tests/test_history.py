@@ -83,7 +83,7 @@ def test_nothing_counts_that_the_policy_did_not_draw_to_train_on(tmp_path: Path)
 
 
 def test_replayed_rows_are_not_counted_twice(tmp_path: Path) -> None:
-    assert trained(tmp_path, "replay").tables["examples"]["rollouts"].tolist() == [4] * 8
+    assert trained(tmp_path, "replay_uniform").tables["examples"]["rollouts"].tolist() == [4] * 8
 
 
 def test_unscorable_rewards_are_left_out_and_without_gold_nothing_is_right_or_wrong() -> None:

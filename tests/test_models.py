@@ -9,6 +9,7 @@ import torch
 
 from rlkit import paths
 from rlkit.models import base_names, load, load_model
+from rlkit.tasks.base import get_task
 
 
 def test_load_gives_a_fresh_model_each_time() -> None:
@@ -18,6 +19,18 @@ def test_load_gives_a_fresh_model_each_time() -> None:
     with torch.no_grad():
         next(one.model.parameters()).zero_()
     assert next(two.model.parameters()).abs().sum() > 0
+
+
+def test_planted_comes_with_a_student_and_a_teacher() -> None:
+    loaded = load("planted")
+    assert loaded.task == get_task("planted")
+    assert loaded.teacher is not None
+    for model, name in ((loaded.model, "planted_student"), (loaded.teacher, "planted_teacher")):
+        assert Path(model.config._name_or_path) == paths.bases() / name
+    assert loaded.teacher.config.vocab_size == loaded.model.config.vocab_size == len(loaded.tokenizer)
+    teacher, collapsed = load("planted_teacher"), load("planted_collapsed")
+    assert teacher.task == collapsed.task == loaded.task
+    assert collapsed.teacher is not None
 
 
 def test_base_is_small_and_complete() -> None:

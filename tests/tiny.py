@@ -85,6 +85,17 @@ def tiny_config(tmp_path: Path, **options: Any) -> Any:
     return GRPOConfig(**{**base, **options})
 
 
+def distill_config(tmp_path: Path, **options: Any) -> Any:
+    """A DistillationConfig for a CPU: 8 completions a step."""
+    from trl import DistillationConfig
+
+    base = tiny_config(tmp_path)
+    same = ("use_cpu", "bf16", "gradient_checkpointing", "report_to", "learning_rate", "lr_scheduler_type", "max_steps")
+    same += ("logging_steps", "save_strategy", "disable_tqdm", "disable_dropout", "generation_kwargs")
+    own = {"output_dir": str(tmp_path), "max_completion_length": 8, "per_device_train_batch_size": 8, "beta": 1.0}
+    return DistillationConfig(**{**{name: getattr(base, name) for name in same}, **own, **options})
+
+
 def history(trainer: Any, *names: Any) -> Any:
     """One tuple of logged values per step that was trained; 0 for what a step did not log."""
     return [tuple(line.get(name) or 0.0 for name in names) for line in trainer.state.log_history if "loss" in line]

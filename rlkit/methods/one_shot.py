@@ -7,9 +7,10 @@ the share of right rollouts of example i in epoch e. Examples are ranked by
     l_i = 1 - sum_e (s_ie - mean_i s_ie)^2 / sum_e (1 - mean_i s_ie)^2            the code's other score, LIM
 
 and a few at one rank are copied until they fill a batch. Each copy is a group of its own: with 8 copies and 8 rollouts
-there are 8 baselines over 8 rollouts, not one over 64. The loss is GRPO's with three more terms:
+there are 8 baselines over 8 rollouts, not one over 64. The loss is GRPO's with two more terms, and the optimizer is
+AdamW with weight decay 0.01:
 
-    L = L_PG + beta KL + lambda |w|^2 - c H,   beta = 0.001 (k3), c = 0.001, weight decay lambda = 0.01
+    L = L_PG + beta KL - c H,   beta = 0.001 (k3), c = 0.001
 
 H is the mean entropy per token. The paper writes alpha = -0.001 and adds alpha H; TRL's `entropy_coef` is c.
 

@@ -25,7 +25,7 @@ __all__ = ["Arm", "RunError", "Runs", "arm", "measure", "run"]
 
 TIERS = ("core", "full")
 ROLES = ("method", "baseline", "control", "variant")
-APART = ("model", "task", "reward")
+APART = ("model", "task", "reward", "teacher")
 """Settings of an arm that are no TRL option."""
 
 
@@ -40,7 +40,7 @@ class Arm:
     role: str = "variant"
     """What it is in figures: method, baseline, control or variant."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """TRL options, options of the method, rlkit's own settings, and `model`, `task`, `reward`."""
+    """TRL options, options of the method, rlkit's own settings, and `model`, `task`, `reward`, `teacher`."""
 
     def __post_init__(self) -> None:
         if self.tier not in TIERS:
@@ -72,7 +72,8 @@ def arm(
         label: its name in figures and tables; default: the method's name and the settings.
         tier: "core" runs in every preset, "full" only where everything runs.
         role: method, baseline, control or variant: decides the colour.
-        settings: TRL options, the method's options, rlkit's own settings, and `model`, `task`, `reward`.
+        settings: TRL options, the method's options, rlkit's own settings, and `model`, `task`, `reward`,
+            `teacher`.
 
     Raises:
         ValueError: unknown method, tier or role.

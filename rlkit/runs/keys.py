@@ -18,6 +18,7 @@ from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
 from rlkit.runs.digest import digest, join
 from rlkit.runs.sources import sources
+from rlkit.trainers.factory import DISTILL, student_of, teacher_of
 
 VERSIONS = ("torch", "transformers", "trl")
 WEIGHTS = {".json", ".safetensors", ".jinja", ".model"}
@@ -33,6 +34,7 @@ class Run:
     model: Any = None
     task: Any = None
     reward: Any = None
+    teacher: Any = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -65,14 +67,16 @@ def run_parts(run: Run) -> dict[str, str]:
     method, dial = get_method(run.method), get_preset(run.preset)
     task = get_task(dial.task if run.task is None else run.task)
     reward = next((spec for spec in (run.reward, method.reward) if spec is not None), task.default_reward)
+    teacher = teacher_of(task) if run.teacher is None and method.trainer == "distill" else run.teacher
     layers = {"preset": dial.settings, "task": task.config, "method": {**method.config, **method.options}}
-    return {
+    parts = {} if teacher is None else {"teacher": model_digest(teacher)}
+    return parts | {
         "settings": digest([layers, dial.threads], "the preset's settings"),
         "changed": digest(_changed(run.overrides, layers), "a setting"),
         "method": digest(method, f"method {method.name!r}"),
         "task": digest(task, f"task {task.name!r}"),
         "reward": digest(reward, "the reward"),
-        "model": model_digest(dial.model if run.model is None else run.model),
+        "model": model_digest(student_of(task, dial) if run.model is None else run.model),
         "seed": str(run.seed),
         "versions": digest(versions()),
         "sources": digest(run_sources(method)),
@@ -81,12 +85,13 @@ def run_parts(run: Run) -> dict[str, str]:
 
 def run_sources(method: Method) -> dict[str, str]:
     """Hashes of the files that every run of this method executes, by module: trainer, evaluation, the method's file."""
-    return sources("rlkit.trainers.factory", "rlkit.runs.training", *_files_of(method))
+    family = [DISTILL] if method.trainer == "distill" else []
+    return sources("rlkit.trainers.factory", "rlkit.runs.training", *family, *_files_of(method))
 
 
 def _files_of(method: Method) -> list[str]:
     """Modules of `rlkit.methods` with a method of this name: the file counts even where no function of it is used."""
-    names = {name.strip() for name in method.name.split(JOIN)}  # "mc_grpo+replay" is made of two
+    names = {name.strip() for name in method.name.split(JOIN)}  # "mc_grpo+replay_uniform" is made of two
     loaded = [name for name in sys.modules if name.startswith("rlkit.methods.")]
     return [name for name in loaded if any(_is_named(value, names) for value in vars(sys.modules[name]).values())]
 

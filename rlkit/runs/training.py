@@ -66,7 +66,14 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
     settings = {**run.overrides, "output_dir": str(folder)}
     with one_setting_of_threads(), old_objects_left_alone():
         trainer = build(
-            run.method, preset=run.preset, seed=run.seed, model=run.model, task=run.task, reward=run.reward, **settings
+            run.method,
+            preset=run.preset,
+            seed=run.seed,
+            model=run.model,
+            task=run.task,
+            reward=run.reward,
+            teacher=run.teacher,
+            **settings,
         )
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)
@@ -155,18 +162,19 @@ class Evaluation(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Before the first step."""
-        self._evaluate(state.global_step)
+        self.evaluate(state.global_step)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Every `eval_every` steps."""
         if self._every and state.global_step % self._every == 0:
-            self._evaluate(state.global_step)
+            self.evaluate(state.global_step)
 
     def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """After the last step."""
-        self._evaluate(state.global_step)
+        self.evaluate(state.global_step)
 
-    def _evaluate(self, step: int) -> None:
+    def evaluate(self, step: int) -> None:
+        """The model as it is, noted as that of a step; once a step."""
         if not self._rows or (self.accuracy and self.accuracy[-1][0] == step):
             return
         started = time.perf_counter()
@@ -206,9 +214,13 @@ def watch_rollouts(trainer: Any) -> Examples:
     """Log `rollout_accuracy`, the share of exactly right rollouts, whatever the reward, and count them by example.
 
     Grading draws no random number, and TRL averages the metric over a step like its own. By example only what the
-    present policy draws to train on is counted: not what an evaluation, `collect` or a preview draws.
+    present policy draws to train on is counted: not what an evaluation, `collect` or a preview draws. Distillation
+    grades nothing.
     """
-    grade, task, seen = trainer._calculate_rewards, trainer.task, Examples()
+    seen = Examples()
+    if trainer.method.trainer == "distill":
+        return seen
+    grade, task = trainer._calculate_rewards, trainer.task
 
     def graded(inputs: list[dict[str, Any]], prompts: Any, completions: list[Any], *rest: Any) -> Any:
         rewards = grade(inputs, prompts, completions, *rest)

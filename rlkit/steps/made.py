@@ -59,7 +59,8 @@ def _trainer(arm: Arm, preset: str, seed: int, common: Mapping[str, Any], at: Se
 
     run = arm.run(preset, seed, common)
     overrides = {**run.overrides, "record_steps": [step for step in at if step]}
-    return trainer(run.method, preset=preset, seed=seed, model=run.model, task=run.task, reward=run.reward, **overrides)
+    own = {"model": run.model, "task": run.task, "reward": run.reward, "teacher": run.teacher}
+    return trainer(run.method, preset=preset, seed=seed, **own, **overrides)
 
 
 def _steps(trainer: Any, at: Sequence[int], prompts: Sequence[Any] | None) -> list[Step]:

@@ -89,6 +89,11 @@ class Task(ABC):
         """TRL options that the task wants, such as `max_completion_length`."""
         return {}
 
+    @property
+    def bases(self) -> Mapping[str, str]:
+        """Tiny bases made for the task: "student", what is trained by default, and "teacher", who distils."""
+        return {}
+
     @abstractmethod
     def correct(self, completions: Sequence[Any], gold: Sequence[str]) -> list[float]:
         """1.0 for every completion whose final answer is right, else 0.0; used to evaluate, whatever the reward."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlkit.method import Method
 from rlkit.presets import get_preset
 from rlkit.settings import resolve
-
-if TYPE_CHECKING:
-    from rlkit.trainers.rlvr import RLVRTrainer
 
 BATCH = (
     *("gradient_accumulation_steps", "steps_per_generation", "generation_batch_size"),
@@ -20,26 +17,28 @@ APART = ("preset", "seed", "task", "reward", "on_long_prompt", "skip_zero_advant
 """Arguments of `rlkit.trainer` that are no settings."""
 
 
-def like(trainer: RLVRTrainer, method: Method, prompts: int, group: int) -> RLVRTrainer:
+def like(trainer: Any, method: Method, prompts: int, group: int) -> Any:
     """A trainer for another method whose step is one micro-batch of `prompts` x `group` rollouts.
 
     Settings that the first trainer was told hold here too; options that the method does not have are left out.
 
     Args:
-        trainer: from `rlkit.trainer`, or an `RLVRTrainer` built directly.
+        trainer: from `rlkit.trainer`, or an `RLVRTrainer` or `DistillTrainer` built directly.
         method: the other method.
         prompts: prompts of a step.
-        group: rollouts of each, those included that the method adds by itself.
+        group: rollouts of each, those included that the method adds by itself; 1 in distillation.
 
     Raises:
         ValueError: the method cannot use groups of this size.
 
     """
     call = getattr(trainer, "call", None)
+    if method.trainer == "distill":
+        return _distilling(trainer, call, method, prompts)
     return _direct(trainer, method, prompts, group) if call is None else _called(trainer, call, method, prompts, group)
 
 
-def _called(trainer: Any, call: dict[str, Any], method: Method, prompts: int, group: int) -> RLVRTrainer:
+def _called(trainer: Any, call: dict[str, Any], method: Method, prompts: int, group: int) -> Any:
     from rlkit.trainers.factory import trainer as build
 
     foreign = set(trainer.method.options) - set(method.options)
@@ -52,7 +51,23 @@ def _called(trainer: Any, call: dict[str, Any], method: Method, prompts: int, gr
     return build(method, model=trainer.model, **{**call, **sizes, "num_generations": group - added})
 
 
-def _direct(trainer: RLVRTrainer, method: Method, prompts: int, group: int) -> RLVRTrainer:
+def _distilling(trainer: Any, call: dict[str, Any] | None, method: Method, prompts: int) -> Any:
+    """The same student; the same teacher, where the method has one of its own."""
+    teacher = trainer.teacher_model if method.teacher == "model" else None
+    if call is None:
+        args = copy.copy(trainer.args)
+        args.per_device_train_batch_size, args.gradient_accumulation_steps = prompts, 1
+        same = {"model": trainer.model, "peft_config": None, "train_dataset": trainer.train_dataset, "args": args}
+        same |= {"teacher_model": teacher, "teacher_tokenizer": trainer.teacher_tokenizer}
+        return type(trainer)(**{**trainer.arguments, **same}, method=method)
+    from rlkit.trainers.factory import trainer as build
+
+    foreign = set(trainer.method.options) - set(method.options)
+    told = {name: value for name, value in call.items() if name not in (*BATCH, *foreign)}
+    return build(method, model=trainer.model, teacher=teacher, prompts_per_step=prompts, **told)
+
+
+def _direct(trainer: Any, method: Method, prompts: int, group: int) -> Any:
     given = trainer.arguments
     args = copy.copy(given.get("args") or trainer.args)
     sizes = {"per_device_train_batch_size": prompts * group, "generation_batch_size": prompts * group}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from trl import GRPOTrainer
+from transformers import Trainer
 
 from rlkit.method import Method
 
@@ -92,13 +92,14 @@ def load(folder: Path, rank: int = 0) -> dict[str, Any] | None:
     return unpack(json.loads(written.read_text(encoding="utf-8")), load_file(stored))
 
 
-class Checkpoints(GRPOTrainer):
-    """How `RLVRTrainer` saves and resumes."""
+class Checkpoints(Trainer):
+    """How the trainers save and resume; mixed in before one of TRL's trainers."""
 
     method: Method
     generated_tokens: int
     trained_tokens: int
     rows_of_this_step: int
+    _step: int
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Write our part first: TRL's last file then says that the checkpoint is whole."""

@@ -7,6 +7,7 @@ default cap scales every gradient by 1/5, a sequence-level ratio with a token-su
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import logging
 from collections.abc import Mapping, Sequence
@@ -32,17 +33,17 @@ def arguments(given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in bound.arguments.items() if name != "self"}
 
 
-def with_method_config(args: GRPOConfig, method: Method) -> GRPOConfig:
+def with_method_config(args: Any, method: Method) -> Any:
     """The config, with the options that the method sets where `args` has TRL's default; what `args` sets stands.
 
     Options that the method derives from others (a group of G + 1) are not guessed here: in `args` they are final.
     """
     wanted = {name: value for name, value in method.config.items() if not callable(value)}
-    defaults = {f.name: f.default for f in GRPOConfig.__dataclass_fields__.values()}
+    defaults = {f.name: f.default for f in dataclasses.fields(args)}
     out = copy.copy(args)
     for name, value in wanted.items():
         if name not in defaults:
-            raise ValueError(f"Method {method.name!r} sets {name!r}, which is not an option of GRPOConfig.")
+            raise ValueError(f"Method {method.name!r} sets {name!r}, which is not an option of {type(args).__name__}.")
         have = getattr(args, name)
         if have == value:
             continue

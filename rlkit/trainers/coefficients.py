@@ -9,7 +9,6 @@ their value is s, and the gradient of ratio times advantages is c.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,10 +40,9 @@ class Coefficients(GRPOTrainer):
         method, advantages = self.method, batch["advantages"]
         advantages = (advantages[:, None] if advantages.ndim == 1 else advantages).expand_as(logps)
         mask = rows.loss_mask(batch) * batch["counted"][:, None]
-        old = batch.get("old_per_token_logps")
         ctx = self.context(
             logps=logps,
-            old_logps=logps if old is None else old,
+            old_logps=rows.old_logps(batch, logps, self.state.global_step),
             entropies=entropies,
             advantages=advantages,
             mask=mask,
@@ -89,7 +87,7 @@ class Coefficients(GRPOTrainer):
         if self.accelerator.num_processes == 1:
             return self.coefficients(logps, entropies, batch)
         scored = {"logps": logps, "entropies": entropies}
-        whole = {key: self._of_all_ranks(key, value) for key, value in {**batch, **scored}.items()}
+        whole = {key: self.of_all_ranks(key, value) for key, value in {**batch, **scored}.items()}
         whole["counted"] = whole["counted"].bool()
         logps, entropies = whole.pop("logps"), whole.pop("entropies")
         found = self.coefficients(logps, entropies, whole)
@@ -106,9 +104,3 @@ class Coefficients(GRPOTrainer):
             batch_size=self.args.per_device_train_batch_size,
             compute_entropy=True,
         )[:2]
-
-    def _of_all_ranks(self, key: str, value: Tensor) -> Any:
-        """A tensor's rows of all ranks, padded to the longest and the most; rows that are padding do not count."""
-        value = value.int() if value.dtype == torch.bool else value
-        wide = self.accelerator.pad_across_processes(value, dim=1, pad_first=key in rows.PROMPT_KEYS)
-        return self.accelerator.gather(self.accelerator.pad_across_processes(wide, dim=0))

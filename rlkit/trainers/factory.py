@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlkit.method import Method, get_method
-from rlkit.presets import get_preset
+from rlkit.presets import Preset, get_preset
 from rlkit.settings import Settings, resolve
 
 if TYPE_CHECKING:
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from rlkit.tasks.base import Task
+    from rlkit.trainers.distill import DistillTrainer
     from rlkit.trainers.rlvr import RLVRTrainer
+
+DISTILL = "rlkit.trainers.build_distill"
+"""By name, so that the files of one family are no part of the other's runs."""
 
 
 def trainer(
@@ -26,21 +31,23 @@ def trainer(
     model: str | PreTrainedModel | None = None,
     task: str | Task | Dataset | None = None,
     reward: Any = None,
+    teacher: Any = None,
     skip_zero_advantage: bool = True,
     on_long_prompt: str = "refuse",
     record_steps: Sequence[int] = (),
     **overrides: Any,
-) -> RLVRTrainer:
+) -> RLVRTrainer | DistillTrainer:
     """Build a trainer; `.train()` works, `.settings` prints every value with its origin.
 
     Args:
         method: a name from `rlkit.catalog()` or a `Method` of one's own.
         preset: the dial that sets model, task and budget (`rlkit.presets`).
         seed: seeds sampling, prompt order and adapter init; arms with equal seeds see the same prompts.
-        model: a tiny base by name, a hub id, a folder or a model; default: the preset's.
+        model: a tiny base by name, a hub id, a folder or a model; default: the task's student, else the preset's.
         task: a task by name, a `Task`, or a `datasets.Dataset` with the columns prompt and gold; default: the preset's.
         reward: the name of one of the task's rewards, a function in TRL's signature, or a reward of `rlkit.rewards`;
-            default: the method's, else the task's.
+            default: the method's, else the task's. Distillation has none.
+        teacher: for distillation, like `model`; default: the task's teacher.
         skip_zero_advantage: as for `RLVRTrainer`.
         on_long_prompt: as for `RLVRTrainer`.
         record_steps: as for `RLVRTrainer`.
@@ -65,10 +72,19 @@ def trainer(
     chosen, dial = get_method(method), get_preset(preset)
     the_task = get_task(dial.task if task is None else task)
     settings = resolve(chosen, dial, the_task.config, overrides)
-    checks.check_batch(_generation_batch(settings), settings["num_generations"])
+    model = student_of(the_task, dial) if model is None else model
     if dial.threads:
         torch.set_num_threads(dial.threads)
-    policy, tokenizer = load_model(dial.model if model is None else model)
+    if chosen.trainer == "distill":
+        if reward is not None:
+            raise ValueError(f"Method {chosen.name!r} distils: it has no use for reward=.")
+        call = {"preset": preset, "seed": seed, "task": task, "on_long_prompt": on_long_prompt, **overrides}
+        named = {"on_long_prompt": on_long_prompt, "record_steps": record_steps}
+        return _distill(chosen, settings, the_task, call, model=model, teacher=teacher, seed=seed, **named)
+    if teacher is not None:
+        raise ValueError(f"Method {chosen.name!r} does not distil: it has no use for teacher=.")
+    checks.check_batch(_generation_batch(settings), settings["num_generations"])
+    policy, tokenizer = load_model(model)
     spec = next((r for r in (reward, chosen.reward) if r is not None), the_task.default_reward)
     config = {"output_dir": str(paths.build() / "trainer"), **settings.config}
     drawn_from = seed if settings.get("train_seed") is None else settings["train_seed"]
@@ -88,6 +104,26 @@ def trainer(
     call = {"preset": preset, "seed": seed, "task": task, "reward": reward, "on_long_prompt": on_long_prompt}
     built.call = {**call, "skip_zero_advantage": skip_zero_advantage, **overrides}
     return built
+
+
+def _distill(
+    method: Method, settings: Settings, task: Task, call: dict[str, Any], *, teacher: Any, **named: Any
+) -> DistillTrainer:
+    """The other family: no rewards, and a teacher."""
+    taught = teacher_of(task) if teacher is None and method.teacher == "model" else teacher
+    built = importlib.import_module(DISTILL).build(method, settings, task, teacher=taught, **named)
+    built.settings, built.task, built.call = settings, task, call
+    return built
+
+
+def student_of(task: Task, dial: Preset) -> Any:
+    """What is trained where nobody says: the base made for the task, else the preset's."""
+    return task.bases.get("student", dial.model)
+
+
+def teacher_of(task: Task) -> Any:
+    """Who teaches where nobody says: the base made for the task, or None."""
+    return task.bases.get("teacher")
 
 
 def _generation_batch(settings: Settings) -> int:

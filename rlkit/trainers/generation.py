@@ -104,6 +104,8 @@ class GenerationSeams(GRPOTrainer):
         if now.logps is not None:
             # TRL can mask a whole completion: its log-probs are 0 then on both sides of the ratio
             out["old_per_token_logps"] = rows.local_part(now.logps, size, 0, width) * out["completion_mask"]
+            assert now.own is not None
+            out["drawn_at"] = torch.where(now.own.to(device), self.state.global_step, rows.NOT_OURS)
         extras = {} if now.drawn is None else seam_checks.numeric_extras(now.drawn, self.method)
         out.update({name: torch.tensor(values, device=device) for name, values in extras.items()})
 

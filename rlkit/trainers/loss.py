@@ -124,6 +124,9 @@ class LossSeams(Coefficients):
         out = super()._get_per_token_logps_and_entropies(*args, **kwargs)
         if self._live is None:
             return out
+        if "drawn_at" in self._live and "old_per_token_logps" in self._live:
+            # TRL reads these too, after this call.
+            self._live["old_per_token_logps"] = rows.old_logps(self._live, out[0].detach(), self.state.global_step)
         if self.method.token_weight is not None or self.method.surrogate is not None:
             self._set_coefficients(out[0], out[1])
         if self._probe is not None:

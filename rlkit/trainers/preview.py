@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from accelerate.utils import set_seed
 from torch import Tensor
-from trl import GRPOTrainer
+from transformers import Trainer
 
 from rlkit.method import Method
 from rlkit.steps.step import Step
@@ -27,7 +27,7 @@ from rlkit.trainers.reading import Reading
 from rlkit.trainers.rollout import Generation
 
 KEPT = (
-    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "sampler"),
+    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "sampler", "_sums"),
     *(
         "_last",
         "_current_train_step_time",
@@ -51,14 +51,15 @@ class Source:
     """Rollouts of each prompt."""
 
 
-class Preview(GRPOTrainer):
-    """What `RLVRTrainer` shows of a step."""
+class Preview(Trainer):
+    """What `RLVRTrainer` shows of a step; `preview_distill.py` says what is different in distillation."""
 
     method: Method
     generated_tokens: int
     steps: dict[int, Step]
     """The steps that `record_steps` asked for, by number."""
     window_left: int
+    _step: int
     _told: set[str]
     _given: Sequence[Sequence[int]] | None
     _seen: list[rows.Batch]

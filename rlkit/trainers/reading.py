@@ -26,7 +26,7 @@ LOSS_OPTIONS = ("loss_type", "scale_rewards", "num_generations", "num_iterations
 LOGGED = ("reward", "frac_reward_zero_std", "frac_reward_unscorable")
 REWARD = "reward/"
 """Before the name of a reward function, where there are several."""
-OWN = frozenset({"reward", "group", "rollout", "counted", "age", "advantages"})
+OWN = frozenset({"reward", "group", "rollout", "counted", "age", "advantages", "drawn_at"})
 """Numbers of a row that a `StepRow` has a field for, or that are the trainer's own."""
 
 
@@ -58,8 +58,8 @@ class Reading:
         found = {**probe.found(size, width), "logp": logps, "entropy": entropies}
         if "weights" in batch:  # a pooled method has seen all rows, the probe only those that are trained
             found["weight"] = batch["weights"]
-        old, A = batch.get("old_per_token_logps"), batch["advantages"]
-        found["old_logp"] = logps if old is None else old
+        A = batch["advantages"]
+        found["old_logp"] = rows.old_logps(batch, logps, trainer.state.global_step)
         found["ratio"] = (logps - found["old_logp"]).exp()
         found["advantage"] = (A[:, None] if A.ndim == 1 else A).expand_as(logps)
         self._parts.append({"batch": dict(batch), **found})
@@ -91,7 +91,9 @@ class Reading:
             numbers = {k: v[i].item() for k, v in batch.items() if isinstance(v, Tensor) and v.shape == size}
             age = int(numbers.get("age", 0)) or None
             norm = self._row_norm(part, i) if row_gradients else None
-            yield (age or 0, int(numbers["group"]), int(numbers["rollout"])), self._row(part, i, numbers, age, norm)
+            # Old rows that joined a batch are groups apart; those that joined a group before its rewards are not.
+            apart = 0 if "replayed" in numbers else age or 0
+            yield (apart, int(numbers["group"]), int(numbers["rollout"])), self._row(part, i, numbers, age, norm)
 
     def _row(
         self, part: dict[str, Any], i: int, numbers: dict[str, Any], age: int | None, norm: float | None

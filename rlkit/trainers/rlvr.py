@@ -9,11 +9,9 @@ all rows (`loss.py`). With a method that sets nothing, loss and gradient are TRL
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Sequence
 from typing import Any
 
-from datasets import Dataset
 from trl import GRPOConfig
 
 from rlkit.combine import SEAMS
@@ -28,8 +26,6 @@ from rlkit.trainers.rollout import Generation, RolloutSeams
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.tools import Tools
 from rlkit.trainers.watch import Watch, as_callback
-
-logger = logging.getLogger(__name__)
 
 
 class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
@@ -140,24 +136,6 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
         rewards = rewards if isinstance(rewards, list) else [] if rewards is None else [rewards]
         return {**arguments, "args": args, "reward_funcs": [copies.get(id(reward), reward) for reward in rewards]}
 
-    def _set_data(self, on_long_prompt: str) -> None:
-        """The `data` seam, between two checks that prompts fit."""
-        before = [(self.train_dataset, "train"), (self.eval_dataset, "eval")]
-        self.train_dataset, self.eval_dataset = (checks.fitting(d, w, on_long_prompt, self) for d, w in before)
-        if self.method.data is not None:
-            made = self.method.data(self.train_dataset, self)
-            if not isinstance(made, Dataset):
-                got = type(made).__name__
-                raise ValueError(f"Method {self.method.name!r}, seam 'data': expected a datasets.Dataset, got {got}.")
-            self.train_dataset = checks.fitting(made, "train", on_long_prompt, self)
-        checks.check_dataset_size(self.train_dataset, self.args)
-
-    @property
-    def prompt_room(self) -> int | None:
-        """Tokens of the model's context left for a prompt beside the longest completion; None: no limit."""
-        context = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        return None if context is None else context - self.max_completion_length
-
     @property
     def generate_every(self) -> int:
         """Micro-batches between two generations."""
@@ -168,16 +146,3 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
         self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
         self.window_left = 0
         self.steps, self._seen = {}, []
-
-    def _get_train_sampler(self, dataset: Any = None) -> EpochSampler:
-        stock = super()._get_train_sampler(dataset)
-        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
-        order = (stock.data_source, stock.mini_repeat_count, stock.batch_size, stock.repeat_count, stock.shuffle)
-        self.sampler = EpochSampler(*order, seed)
-        return self.sampler
-
-    def tell(self, message: str, *values: Any) -> None:
-        """Log a warning once a trainer."""
-        if message not in self._told:
-            self._told.add(message)
-            logger.warning(message, *values)

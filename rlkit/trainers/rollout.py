@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch import Tensor
 from trl import GRPOTrainer
 
-from rlkit.method import Context, Method
+from rlkit.method import Method
 from rlkit.trainers import seam_checks
 from rlkit.trainers.groups import Groups
 
@@ -32,6 +32,8 @@ class Generation:
     """What the method's rollout gave for each row."""
     logps: Tensor | None = None
     """(B, T) under the policy that drew the rows."""
+    own: Tensor | None = None
+    """(B,) bool: the present policy drew the row, under the prompt that it is trained under."""
     entropies: Tensor | None = None
     """(B, T), for a method that needs log-probs."""
     scored: tuple[Tensor, list[Any], list[list[int]]] = field(default_factory=lambda: (torch.empty(0), [], []))
@@ -113,15 +115,17 @@ class RolloutSeams(GRPOTrainer):
         if now is None or (drawn is None and not wanted):
             return
         given: Sequence[Any] = [None] * len(ids)
+        moved = [False] * len(ids)
         if drawn is None:
             under = self.tokenize(prompts)
         else:
             given = [row.get("old_logps") for row in drawn]
             under = [_first(row.get("sample_prompt_ids"), row["prompt_ids"]) for row in drawn]
-            other = any(list(u) != list(row["prompt_ids"]) for u, row in zip(under, drawn, strict=True))
-            if not wanted and not self.anywhere(other or any(old is not None for old in given)):
+            moved = [list(u) != list(row["prompt_ids"]) for u, row in zip(under, drawn, strict=True)]
+            if not wanted and not self.anywhere(any(moved) or any(old is not None for old in given)):
                 return
         now.logps, now.entropies = self.score(under, ids)
+        now.own = torch.tensor([old is None and not m for old, m in zip(given, moved, strict=True)])
         for row, old in zip(now.logps, given, strict=True):
             if old is not None:
                 row[: len(old)] = torch.as_tensor(old, dtype=row.dtype, device=row.device)
@@ -154,12 +158,6 @@ class RolloutSeams(GRPOTrainer):
             scored = now.logps, now.entropies
         parts = zip(rows, *scored, ids, strict=True)
         return [{**row, "logps": lp[: len(c)].cpu(), "entropies": h[: len(c)].cpu()} for row, lp, h, c in parts]
-
-    def context(self, **fields: Any) -> Context:
-        """A `Context` with step, seed, options and `log` filled in."""
-        state = self.state
-        known = {"step": state.global_step, "max_steps": state.max_steps, "seed": self.args.seed}
-        return Context(**known, options=self.method.options, log=self.log_value, **fields)
 
 
 def _first(value: Any, otherwise: Any) -> Any:

@@ -24,12 +24,27 @@ COMPLETION_KEYS = (
     *(*COEFFICIENTS, *TOKEN_KEYS, *LOGPS),
 )
 """Tensors with one column a completion token; some can also be one value a row."""
+NOT_OURS = -1
+"""`drawn_at` of a row that brought its own log-probs along, or was drawn under another prompt."""
 
 
 def loss_mask(batch: Batch) -> Tensor:
     """(B, T) 1 where a token counts in the loss: completion tokens that the policy wrote itself."""
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
+
+
+def old_logps(batch: Batch, logps: Tensor, step: int) -> Tensor:
+    """(B, T) log-probs of the policy that drew the rows.
+
+    Rows that were drawn in this very optimiser step get `logps`, the present ones: scored in another batch they differ
+    in the last digits, and the ratio of a fresh row is 1, not nearly 1.
+    """
+    old = batch.get("old_per_token_logps")
+    if old is None:
+        return logps
+    fresh = batch["drawn_at"] == step if "drawn_at" in batch else torch.zeros_like(batch["counted"])
+    return torch.where(fresh[:, None], logps, old)
 
 
 def carries_gradient(batch: Batch) -> Tensor:

@@ -96,8 +96,11 @@ def check_rollouts(got: Any, count: int, longest: int, columns: set[str], method
 
 
 def _check_old(old: Any, tokens: int, start: str) -> None:
-    if old is not None and (len(old) != tokens or not all(math.isfinite(x) for x in old)):
-        raise ValueError(f"{start} as {tokens} finite numbers, one a completion token, got {old!r:.60} ({len(old)}).")
+    if old is not None and (len(old) > tokens or not all(math.isfinite(x) for x in old)):
+        raise ValueError(
+            f"{start} as at most {tokens} finite numbers, one for each of the first completion tokens (the others are "
+            f"scored), got {old!r:.60} ({len(old)})."
+        )
 
 
 def numeric_extras(got: Sequence[Mapping[str, Any]], method: Method) -> dict[str, list[float]]:

@@ -1,38 +1,33 @@
-"""What hooks may call on the trainer: tokenize, generate, score, grade, collect, log, step aside without a trace."""
+"""What hooks may call on the trainer beside `shared.py`: generate, score, grade, collect."""
 
 from __future__ import annotations
 
-import copy
-import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate.utils import gather_object
 from trl import GRPOTrainer
-from trl.trainer.utils import pad
 
-TRACES = ("_metrics", "_logs", "_pending_metrics", "_pending_extra_logs", "own_values", "uncharged_tokens")
+from rlkit.trainers.shared import Shared
 
 
-class Tools(GRPOTrainer):
+class Tools(Shared, GRPOTrainer):
     """Helpers for hooks; mixed into `RLVRTrainer`."""
 
-    generated_tokens: int
     uncharged_tokens: int
-    own_values: dict[str, list[float]]
-    has_hooks: bool
-    _aside: bool
 
-    def tokenize(self, prompts: Sequence[Any]) -> list[list[int]]:
-        """Token ids of prompts (texts or chat messages), as the policy sees them."""
-        return self._tokenize_prompts(list(prompts))[0]
-
-    def generate_rows(self, rows: Sequence[Mapping[str, Any]], column: str = "prompt") -> list[dict[str, Any]]:
+    def generate_rows(
+        self, rows: Sequence[Mapping[str, Any]], column: str = "prompt", begin: Sequence[Sequence[int]] | None = None
+    ) -> list[dict[str, Any]]:
         """One completion a row, drawn from the present policy under the prompt in `column`; charged to the token count.
+
+        Args:
+            rows: with the prompt, a text or chat messages.
+            column: where the prompt is.
+            begin: for each row the token ids that its completion begins with; the policy goes on from there. They are
+                part of `completion_ids`, and only what is drawn is charged. A completion is cut at
+                `max_completion_length`.
 
         Returns:
             For each row `prompt_ids` and `completion_ids` (the end token included); with vLLM also `logprobs`.
@@ -41,11 +36,17 @@ class Tools(GRPOTrainer):
         if not rows:
             return []
         prompts = self.tokenize([row[column] for row in rows])
-        self.check_room(max(map(len, prompts)))
-        completions, logprobs = self._generate_single_turn(prompts, None, {}, 1)  # vLLM takes one prompt in so many
+        heads = [list(head) for head in begin] if begin is not None else [[] for _ in rows]
+        under = [prompt + head for prompt, head in zip(prompts, heads, strict=True)]
+        self.check_room(max(map(len, prompts if begin is None else under)))
+        completions, logprobs = self._generate_single_turn(under, None, {}, 1)  # vLLM takes one prompt in so many
         self.uncharged_tokens += sum(map(len, completions))
-        got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, completions, strict=True)]
-        return got if logprobs is None else [{**row, "logprobs": lp} for row, lp in zip(got, logprobs, strict=True)]
+        longest = self.max_completion_length
+        whole = [(head + drawn)[:longest] for head, drawn in zip(heads, completions, strict=True)]
+        got = [{"prompt_ids": p, "completion_ids": c} for p, c in zip(prompts, whole, strict=True)]
+        if logprobs is None or begin is not None:
+            return got
+        return [{**row, "logprobs": lp} for row, lp in zip(got, logprobs, strict=True)]
 
     @torch.no_grad()
     def score(
@@ -69,14 +70,6 @@ class Tools(GRPOTrainer):
         )[:2]
         longest = max(map(len, completion_ids))
         return (logps * mask)[:, :longest], (entropies * mask)[:, :longest]
-
-    def _padded(self, ids: Sequence[Sequence[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
-        """Token ids and their mask as TRL pads them."""
-        rows = [torch.tensor(list(row)) for row in ids]
-        how = {"padding_side": side, "pad_to_multiple_of": self.pad_to_multiple_of}
-        tokens = pad(rows, padding_value=self._tokenizer.pad_token_id, **how)
-        mask = pad([torch.ones_like(row) for row in rows], padding_value=0, **how)
-        return tokens.to(self.accelerator.device), mask.to(self.accelerator.device)
 
     def grade(self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]) -> list[float]:
         """Weighted reward of each of this rank's completions; NaN where no function could score it.
@@ -134,46 +127,3 @@ class Tools(GRPOTrainer):
     def learns(self) -> bool:
         """Whether what is graded now is trained on, so that memory may learn from it."""
         return self.model.training and not self._aside
-
-    def anywhere(self, flag: bool) -> bool:
-        """Whether `flag` is true on any rank: a loop that ends with it ends on all ranks together."""
-        if self.accelerator.num_processes == 1:
-            return flag
-        return bool(self.accelerator.gather(torch.tensor([int(flag)], device=self.accelerator.device)).any())
-
-    def log_value(self, name: str, value: float) -> None:
-        """Log a metric of one's own: its mean over a logging step and over ranks; NaN is left out."""
-        if not math.isnan(number := float(value)):
-            self.own_values.setdefault(name, []).append(number)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's logging, with what hooks have logged."""
-        if self.model.training and self.has_hooks:
-            parts = gather_object([{name: (sum(values), len(values)) for name, values in self.own_values.items()}])
-            for name in sorted({name for part in parts for name in part}):
-                totals = [part[name] for part in parts if name in part]
-                mean = sum(total for total, _ in totals) / sum(count for _, count in totals)
-                self._metrics["train"][name].append(mean)
-            self.own_values.clear()
-        super().log(logs, start_time)
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Roll out or grade without a trace: metrics, logs, token counts, mode and random state are put back."""
-        kept = {name: copy.deepcopy(getattr(self, name)) for name in TRACES}
-        seen, generated, training = self.state.num_input_tokens_seen, self.generated_tokens, self.model.training
-        was_aside, self._aside = self._aside, True
-        python, numpy = random.getstate(), np.random.get_state()
-        device = self.accelerator.device
-        self.model.train()  # as TRL generates: dropout, if there is any, acts as it does in training
-        try:
-            with torch.random.fork_rng([device] if device.type == "cuda" else [], enabled=True):
-                yield
-        finally:
-            for name, value in kept.items():
-                setattr(self, name, value)
-            self._aside = was_aside
-            random.setstate(python)
-            np.random.set_state(numpy)
-            self.state.num_input_tokens_seen, self.generated_tokens = seen, generated
-            self.model.train(training)

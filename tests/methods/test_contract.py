@@ -16,22 +16,47 @@ import torch
 
 import rlkit
 from rlkit.method import Method
+from rlkit.models import load_model
 from tests.tiny import history
 
-METHODS = [method for method in rlkit.catalog() if method.trainer == "rlvr"]
-SMALL = {"prompts_per_step": 4, "num_generations": 4, "train_size": 32, "max_steps": 3, "learning_rate": 1e-4}
-LOGGED = ("loss", "grad_norm", "reward", "num_tokens", "generated_tokens", "rows_left_out")
+METHODS = list(rlkit.catalog())
+SMALL = {"train_size": 32, "max_steps": 3, "learning_rate": 1e-4}
+FAMILY: dict[str, dict[str, Any]] = {
+    "rlvr": {"prompts_per_step": 4, "num_generations": 4},
+    "distill": {"prompts_per_step": 16},
+}
+LOGGED = ("loss", "grad_norm", "reward", "num_tokens", "generated_tokens", "rows_left_out", "kept_share", "entropy")
 per_method = pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 
 
 def build(method: Method, folder: Path, **settings: Any) -> Any:
-    """A trainer at a size that takes a tenth of a second a step; with the method's own reward, if it has one."""
+    """A trainer at a size that takes a tenth of a second a step; with the method's own reward, if it has one.
+
+    A teacher is the base with noise on its weights; a student that teaches itself is asked for the answer at once.
+    """
     from transformers.trainer_callback import PrinterCallback
 
-    reward = {"reward": "graded"} if method.reward is None else {}
-    made = rlkit.trainer(method, preset="smoke", output_dir=str(folder), **{**SMALL, **reward, **settings})
+    own: dict[str, Any] = {}
+    if method.trainer == "rlvr":
+        own = {"reward": "graded"} if method.reward is None else {}
+    elif method.teacher == "model":
+        own = {"teacher": noisy_base()}
+    if "template" in method.options:
+        own["template"] = "{prompt}#"
+    given = {**SMALL, **FAMILY[method.trainer], **own, **settings}
+    made = rlkit.trainer(method, preset="smoke", output_dir=str(folder), **given)
     made.remove_callback(PrinterCallback)
     return made
+
+
+def noisy_base() -> Any:
+    """The base of the task with a little noise: a teacher of the same vocabulary that says other things."""
+    model, _ = load_model("chain")
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=generator))
+    return model
 
 
 def weights(trainer: Any) -> Any:
@@ -57,9 +82,11 @@ def _holds(module: Any, method: Method) -> Any:
 def test_at_one_setting_it_is_its_parent(method: Method, tmp_path: Path) -> None:
     assert method.reduces_to is not None and method.parent is not None
     reduced = build(method, tmp_path, max_steps=2, **method.reduces_to)
-    # The parent leaves rows out where the method does, so that they do the same arithmetic. A method with a reward of
-    # its own reduces to its parent under the task's default reward.
-    like = {"skip_zero_advantage": reduced.skips_rows, **({} if method.reward is None else {"reward": None})}
+    like: dict[str, Any] = {}
+    if method.trainer == "rlvr":
+        # The parent leaves rows out where the method does, so that they do the same arithmetic. A method with a reward
+        # of its own reduces to its parent under the task's default reward.
+        like = {"skip_zero_advantage": reduced.skips_rows, **({} if method.reward is None else {"reward": None})}
     parent = build(rlkit.catalog()[method.parent], tmp_path, max_steps=2, **like)
     for trainer in (reduced, parent):
         trainer.train()
@@ -101,5 +128,5 @@ def test_two_seeds_differ(method: Method, tmp_path: Path) -> None:
     for seed in (0, 1):
         trainer = build(method, tmp_path, seed=seed, max_steps=1)
         trainer.train()
-        runs.append(history(trainer, "grad_norm", "reward", "num_tokens"))
+        runs.append(history(trainer, "grad_norm", "reward", "num_tokens", "entropy"))
     assert runs[0] != runs[1]

@@ -176,10 +176,10 @@ def test_vcpo_shortens_stale_steps_only(run):
 
 
 def test_replayed_rows_are_some_steps_old(run):
-    trainer = run("replay")
-    age = logged(trainer, "replay/age")
-    assert age[0] == 0
-    assert 1 < mean(age[4:]) < 2  # the last four steps, uniformly: 1.5
+    trainer = run("replay_uniform")
+    age = logged(trainer, "replay/age")  # the first step has nothing to replay
+    assert age[0] == 1
+    assert 2 < mean(age[4:]) < 3  # the four steps before this one, uniformly: 2.5
 
 
 def test_stale_rollouts_have_other_ratios(run):

@@ -14,10 +14,10 @@ SMALL = {"prompts_per_step": 4, "num_generations": 4, "train_size": 8, "max_step
 MEMORIES = {
     "vade": {},
     "olr": {"start": 1, "slope": 0.0},
-    "replay": {"buffer": 40},
+    "replay_uniform": {"buffer": 40},
     "stale": {"updates": 2},
     "vcpo": {"prompts_per_step": 2, "steps_per_generation": 2, "max_steps": 8},
-    "mc_grpo+replay": {"buffer": 40},
+    "mc_grpo+replay_uniform": {"buffer": 40},
     "m2po+stale": {"updates": 2},
 }
 

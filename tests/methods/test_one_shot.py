@@ -172,12 +172,14 @@ def test_a_label_out_of_reach_is_training_without_a_policy_gradient(tmp_path: Pa
     assert all(norm > 0 for _, norm, *_ in logged[0]) and not torch.equal(moved[0], before)
 
 
-def test_at_100_percent_there_is_no_advantage_and_the_log_says_so(tmp_path: Path) -> None:
+def test_at_100_percent_there_is_no_advantage_and_the_log_says_so(tmp_path: Path, caplog: Any) -> None:
     """Drawn nearly greedily, an example that the base solves is solved by all rollouts."""
     trainer = build(tmp_path, examples=[_solved()], temperature=0.01, **PLAIN)
     before = weights(trainer)
-    trainer.train()
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
     assert history(trainer, "reward", "groups_with_advantage", "grad_norm") == [(1.0, 0.0, 0.0)] * 3
+    assert "All rewards are equal within every group" in caplog.text
     assert torch.equal(weights(trainer), before)
 
 

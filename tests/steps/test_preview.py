@@ -14,7 +14,7 @@ from rlkit.steps.step import Step
 from tests import tiny
 
 TIMED = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second")
-MEMORY = ("mc_grpo", "vade", "replay", "m2po+stale")
+MEMORY = ("mc_grpo", "vade", "replay_uniform", "exgrpo", "m2po+stale")
 MORE = [pytest.param(name, marks=pytest.mark.slow) for name in ("grpo", "sgpo", "vcpo", "guide")]
 LOSSES = ("dapo", "grpo", "bnpo", "dr_grpo")
 
@@ -144,7 +144,7 @@ def test_a_pooled_method_has_weights_too(build: Any) -> None:
 
 def test_replayed_rows_show_their_age_and_their_ratio() -> None:
     trainer = rlkit.trainer(
-        "replay", preset="smoke", max_steps=3, reward="graded", learning_rate=1e-3, record_steps=[2]
+        "replay_uniform", preset="smoke", max_steps=3, reward="graded", learning_rate=1e-3, record_steps=[2]
     )
     trainer.train()
     old = [row for row in trainer.steps[2].rows if row.age]
@@ -222,3 +222,16 @@ def test_texts_that_are_no_unicode_are_kept(tmp_path: Any) -> None:
     step.save(tmp_path / "step.json")
     assert Step.load(tmp_path / "step.json").rows[0].completion == "\ud800\x00"
     assert step.to_frame()["token"][0] == "\ud800" and step.rows_frame()["completion"][0] == "\ud800\x00"
+
+
+def test_old_rows_that_joined_their_group_are_shown_in_it() -> None:
+    options = {"at_least": 1, "train_size": 8, "max_steps": 5, "record_steps": [4]}
+    trainer = rlkit.trainer("repo", preset="smoke", reward="graded", learning_rate=1e-3, **options)
+    trainer.train()
+    step = trainer.steps[4]
+    assert all(sum(row.group == n for row in step.rows) == 8 for n in range(4))
+    old = [row for row in step.rows if row.age]
+    assert {sum(row.group == n for row in old) for n in range(4)} == {4}
+    fresh = [ratio for row in step.rows if not row.age for ratio in row.values["ratio"]]
+    assert set(fresh) == {1.0}
+    assert any(abs(ratio - 1) > 1e-3 for row in old for ratio in row.values["ratio"])

@@ -9,7 +9,7 @@ import torch
 
 from rlkit.method import Context, Method
 from rlkit.methods.mc_grpo import median_pivot
-from rlkit.methods.replay import Buffer
+from rlkit.methods.replay import OPTIONS, Replay
 from tests.tiny import Build, half_reward, history, length_reward
 from tests.trainers.by_hand import loss_and_gradient
 
@@ -112,9 +112,9 @@ FIVES = {"num_generations": 5, "per_device_train_batch_size": 40}
 
 
 def replay(size: int) -> Method:
-    buffer = Buffer()
-    options = {"buffer": size, "repeat": 1}
-    return Method("replay", batch=buffer.batch, state=(buffer,), needs=frozenset({"logps"}), options=options)
+    memory = Replay()
+    options = {**OPTIONS, "buffer": size}
+    return Method("replay", batch=memory.batch, state=(memory,), needs=frozenset({"logps"}), options=options)
 
 
 def median(record: Any) -> Method:
@@ -139,7 +139,7 @@ def test_replay_with_the_median_baseline_gives_what_its_parts_say(build: Build) 
     for rows in record:
         assert len(rows) == 40 and sum(not keep for *_, keep in rows) == 8  # a pivot a group
     kept = [row for rows in record for row in rows if row[3]]
-    stored = trainer.method.state[0].rows
+    stored = list(trainer.method.state[0].buffer)
     expected = sorted((tuple(c), round(a, 5)) for _, c, a, _ in kept)
     assert sorted((tuple(r["completion_ids"].tolist()), round(float(r["advantages"]), 5)) for r in stored) == expected
     # with everything in the buffer and nothing learnt, the first step is the median baseline's alone

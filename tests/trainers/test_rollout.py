@@ -247,7 +247,7 @@ def _changed(**changes: Any) -> Any:
         (lambda got: [{"prompt_ids": [1]}] * 32, "row 0 has no 'completion_ids'"),
         (_changed(completion_ids=[]), r"expected completion_ids of row 0 as token ids, .*got \[\]"),
         (_changed(completion_ids=[3] * 9), "row 0 has 9 tokens, and max_completion_length is 8"),
-        (_changed(old_logps=[-1.0] * 30), r"expected old_logps of row 0 as \d finite numbers"),
+        (_changed(old_logps=[-1.0] * 30), r"expected old_logps of row 0 as at most \d finite numbers"),
         (lambda got: [{**g, "age": float("inf")} for g in got], "expected finite numbers in 'age'"),
         (
             lambda got: [{**g, "advantages": 1.0} for g in got],

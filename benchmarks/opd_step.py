@@ -1,0 +1,119 @@
+"""Time per distillation step: `DistillTrainer` against TRL's `DistillationTrainer`, same settings, same rollouts.
+
+Run from the root of the checkout, on a quiet machine:
+
+    python -m benchmarks.opd_step            # prints the table and writes it into benchmarks/README.md
+    python -m benchmarks.opd_step --steps 4 --dry
+
+Two processes take steps in turn, as in `benchmarks/step.py`. The models have random weights and a vocabulary of 32,768:
+speed does not depend on what they say. The learning rate is 0, so that both draw the same rollouts in every step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import step
+from benchmarks.readme import about, write
+
+VOCABULARY, WIDTH, LAYERS, ROLLOUTS, TOKENS = 32_768, 256, 2, 16, 48
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    name: str
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    target: float | None = None
+    """Largest ratio that we want."""
+
+
+CASES = (
+    Case("`opd`: all tokens, nothing selected", "opd", target=1.05),
+    Case("`tip`, 100 % kept", "tip", {"retention": 1.0}, target=1.05),
+    Case("`tip`, 50 % kept", "tip", {"retention": 0.5}),
+    Case("`tip`, 10 % kept", "tip", {"retention": 0.1}, target=0.6),
+    Case("`tip_q3`, 10 % kept", "tip_q3", {"retention": 0.1}, target=0.6),
+)
+
+
+def model(seed: int, tokenizer: Any) -> Any:
+    """A Llama with a real vocabulary and random weights."""
+    import torch
+    from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    ends = {"pad_token_id": tokenizer.pad_token_id, "bos_token_id": None, "eos_token_id": tokenizer.eos_token_id}
+    shape = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": LAYERS}
+    shape |= {"num_attention_heads": 4, "vocab_size": VOCABULARY, "max_position_embeddings": 256}
+    made = LlamaForCausalLM(LlamaConfig(**shape, **ends, tie_word_embeddings=False))
+    made.generation_config = GenerationConfig(**ends)
+    return made
+
+
+def build(case: Case, stock: bool, steps: int) -> Any:
+    """A trainer on one torch thread."""
+    import torch
+    from trl import DistillationConfig, DistillationTrainer
+
+    from rlkit.method import get_method
+    from rlkit.models import load_model
+    from rlkit.tasks.base import get_task
+    from rlkit.trainers.distill import DistillTrainer
+
+    torch.set_num_threads(1)
+    _, tokenizer = load_model("chain")
+    plain = {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "report_to": "none", "beta": 1.0}
+    plain |= {"logging_steps": 1, "save_strategy": "no", "disable_tqdm": True, "disable_dropout": True}
+    args = DistillationConfig(
+        "build/benchmark",
+        max_steps=steps,
+        learning_rate=0.0,
+        per_device_train_batch_size=ROLLOUTS,
+        max_completion_length=TOKENS,
+        **plain,
+    )
+    data = get_task("chain").dataset("train", 512)
+    given = {"model": model(0, tokenizer), "teacher_model": model(1, tokenizer), "args": args}
+    given |= {"train_dataset": data, "processing_class": tokenizer}
+    if stock:
+        return DistillationTrainer(**given)
+    method = get_method(case.method).with_options(**case.options)
+    return DistillTrainer(**given, method=method, teacher_tokenizer=tokenizer)
+
+
+def table(found: list[dict[str, Any]]) -> str:
+    """Markdown of all cases."""
+    columns = ["method", "stock, ms", "rlkit, ms", "ratio", "ratio of CPU time", "wanted"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row in found:
+        case = row["case"]
+        ratios = ["{1:.3f} ({0:.3f} to {2:.3f})".format(*row[clock]) for clock in ("wall", "cpu")]
+        wanted = "" if case.target is None else f"at most {case.target}"
+        lines.append(f"| {' | '.join([case.name, *(f'{ms:.0f}' for ms in row['milliseconds']), *ratios, wanted])} |")
+    how = f"{ROLLOUTS} rollouts of {TOKENS} tokens, vocabulary {VOCABULARY:,}, student and teacher of {LAYERS} layers "
+    how += f"and width {WIDTH}; {found[0]['steps']} steps after {step.WARM_UP} to warm up; {about()}. "
+    how += f"Loss and grad_norm of `opd` and stock differ by at most {found[0]['apart']:.0e} over all steps."
+    return "\n".join([*lines, "", how])
+
+
+def main() -> None:
+    """Measure every case."""
+    parser = argparse.ArgumentParser(description="Time per distillation step: rlkit against stock TRL.")
+    parser.add_argument("--steps", type=int, default=20, help="timed steps a case")
+    parser.add_argument("--dry", action="store_true", help="print only")
+    given = parser.parse_args()
+    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+    text = table([step.measure(case, given.steps + step.WARM_UP, build) for case in CASES])
+    print(text)
+    if not given.dry:
+        write("opd_step", text)
+
+
+if __name__ == "__main__":
+    main()
