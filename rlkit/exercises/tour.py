@@ -65,6 +65,7 @@ SILENT = Exercise(
     what="How likely it is that a group of G teaches nothing.",
     reference=silent,
     cases=[
+        Case((0.25, 2), note="both right: 1/16; both wrong: 9/16"),
         Case((0.5, 2), note="two coins: the same side half the time"),
         Case((0.5, 1), note="a group of one has nothing to compare with"),
         Case((0.0, 8), note="never right"),

@@ -69,7 +69,7 @@ def test_code_sees_no_secret_and_leaves_no_file(write: Write, tmp_path: Path, mo
         "import os, pathlib\npathlib.Path('left').write_text('x')\nassert 'HF_TOKEN' not in os.environ\n"
         f"assert os.getcwd() != {os.getcwd()!r}\n"
     )
-    assert found(write(IMPORTS, spy + SILENT))["tour.silent"] == ("passed", "right in all 7 cases.")
+    assert found(write(IMPORTS, spy + SILENT))["tour.silent"] == ("passed", "right in all 8 cases.")
     assert not list(tmp_path.rglob("left")) and not Path("left").exists()
 
 
