@@ -1,7 +1,8 @@
 """What a notebook holds: its runs, measurements, figures and claims, and where they are written to.
 
 Only the preset `full` with nothing else changed writes to `figures/SLUG` and `data/recorded/SLUG`; everything else
-writes to `build/figures/PRESET/SLUG`. In recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
+writes to `build/figures/PRESET/SLUG`, with the metrics of its runs as `runs.csv`, which `rlkit pool` merges. In
+recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import pandas as pd
 
 from rlkit import paths, runs
 from rlkit.claims import Claim, Verdict, Verdicts, judge, read_claims, write_claims
+from rlkit.course.pool import NAME as RUNS
+from rlkit.course.pool import export
+from rlkit.files import write_atomic
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
 from rlkit.recorded import NotRecorded, Recorded, described_arm, kept
@@ -107,6 +111,10 @@ class Study:
         new = fingerprint(done.frame, arms, done.machine)
         self._kept.fingerprint = {**new, "arms": {**self._kept.fingerprint.get("arms", {}), **new["arms"]}}
         self._flush()
+        if not self.writes:
+            roles = {label: arm["role"] for label, arm in self._kept.arms.items()}
+            own = self._kept.frame[self._kept.frame["seed"].isin(runs.seed_list(self.seeds, 1))]
+            write_atomic(self.output / RUNS, export(own, self.slug, self.preset, roles))
 
     def _filled(self, arms: Sequence[runs.Arm], tiers: Sequence[str], keep: Sequence[str]) -> list[pd.DataFrame]:
         """Recorded rows of the arms that this preset does not run, where there are some."""
