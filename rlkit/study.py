@@ -7,7 +7,6 @@ recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +21,11 @@ from rlkit.course.pool import export
 from rlkit.files import write_atomic
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
-from rlkit.recorded import NotRecorded, Recorded, described_arm, kept
+from rlkit.recorded import NotRecorded, Recorded, kept
 from rlkit.runs import results
 from rlkit.runs.digest import digest, join
 from rlkit.runs.table import Runs
+from rlkit.steps.study import SlowMotion
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ KEPT = {"kept": True}
 """In place of a measurement's inputs: tells what `Study.keep` recorded from a measure function of the same name."""
 
 
-class Study:
+class Study(SlowMotion):
     """A notebook's experiment.
 
     Args:
@@ -159,77 +159,6 @@ class Study:
         self._flush()
         return value
 
-    def preview(
-        self,
-        method: runs.Arm | str | Method,
-        at: int | Sequence[int] = 0,
-        *,
-        seed: int = 0,
-        groups: int | None = 2,
-        prompts: Sequence[Any] | None = None,
-        **settings: Any,
-    ) -> Any:
-        """`trainer.preview` of an arm of this study, recorded with it.
-
-        Args:
-            method: an arm, a method's name or a method.
-            at: optimiser steps done before the step that is shown, or several such numbers; those behind 0 train an
-                extra run as far as the last one.
-            seed: of the run.
-            groups: how many prompts' rollouts to keep; None for all.
-            prompts: rows of the training data, as for `trainer.preview`.
-            settings: of the method, where no arm is given.
-
-        Returns:
-            A `Step`, or a list of them where `at` is one.
-
-        Raises:
-            NotRecorded: in recorded mode, a step that was not recorded like this.
-
-        """
-        from rlkit.steps.made import previewed
-        from rlkit.steps.step import Step
-
-        arm, numbers = _one_arm(method, settings), [at] if isinstance(at, int) else list(at)
-        if not numbers or not all(isinstance(n, int) and n >= 0 for n in numbers) or (prompts and max(numbers)):
-            raise ValueError(f"study.preview: at= is a step from 0 on or several ({at!r}); prompts= go with at=0 only.")
-        if groups is not None and groups < 1:
-            raise ValueError(f"study.preview: groups is how many prompts to show, at least 1, not {groups}.")
-        place = {"arm": arm, "preset": self.preset, "seed": seed, "common": self.common}
-        found = self._slow(previewed, arm, {**place, "at": numbers, "groups": groups, "prompts": prompts})
-        how = (arm, seed, groups, prompts)
-        steps = [dataclasses.replace(Step.from_dict(saved), source=how) for saved in found]
-        return steps[0] if isinstance(at, int) else steps
-
-    def compare(self, step: Any, methods: Sequence[str]) -> Any:
-        """`rlkit.compare` on a step that this study's `preview` gave before training, recorded with it.
-
-        Raises:
-            ValueError: another step.
-            NotRecorded: in recorded mode, a comparison that was not recorded like this.
-        """
-        from rlkit.steps.compare import Comparison
-        from rlkit.steps.made import compared
-
-        if step.step or not isinstance(step.source, tuple):
-            raise ValueError("study.compare takes a step of study.preview(...) with at=0.")
-        arm, seed, groups, prompts = step.source
-        place = {"arm": arm, "preset": self.preset, "seed": seed, "common": self.common}
-        given = {**place, "methods": list(methods), "groups": groups, "prompts": prompts}
-        return Comparison.from_dict(self._slow(compared, arm, given))
-
-    def _slow(self, function: Callable[..., Any], arm: runs.Arm, given: Mapping[str, Any]) -> Any:
-        """A measurement that runs a trainer: what determines a run of the arm counts for its key."""
-        name = function.__name__
-        said = {**given, "arm": {"label": arm.label, **described_arm(arm)}, "preset": None}
-        if self.recorded:
-            return self._data().measure(name, said)
-        own = {**given, "key": runs.run_key(arm, self.preset, given["seed"], self.common)}
-        value = runs.measure(function, progress=False, **own)
-        self._kept.add_measure(name, said, runs.measure_key(function, own), value)
-        self._flush()
-        return value
-
     def keep(self, name: str, function: Callable[[], Any]) -> Any:
         """What a function makes of this study's runs, recorded under a name; in recorded mode it is read, not computed.
 
@@ -322,12 +251,6 @@ class Study:
             return Recorded.read(paths.recorded(self.slug), self.slug).milliseconds
         except NotRecorded:
             return 0.0
-
-
-def _one_arm(method: runs.Arm | str | Method, settings: Mapping[str, Any]) -> runs.Arm:
-    if isinstance(method, runs.Arm) and settings:
-        raise ValueError(f"Arm {method.label!r} has its settings: give them there, not {', '.join(settings)} here.")
-    return method if isinstance(method, runs.Arm) else runs.arm(method, **settings)
 
 
 def _destination(slug: str, preset: str, changed: bool, recorded: bool) -> tuple[bool, Path]:
