@@ -11,7 +11,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: help setup figures record test test-all lab site clean clean-all
+.PHONY: help setup figures record test test-all lab course wheelhouse site clean clean-all
 
 help:
 	@echo "make figures    run the notebooks, draw the figures (minutes)"
@@ -19,6 +19,8 @@ help:
 	@echo "make test       linters and quick tests (minutes)"
 	@echo "make test-all   the slow tests that make test leaves out"
 	@echo "make lab        open the notebooks in JupyterLab"
+	@echo "make course     student and solution notebooks into build/course, checked"
+	@echo "make wheelhouse all packages into build/wheelhouse (ARGS=FOLDER), for machines without a network"
 	@echo "make site       everything to read as static pages in build/site (a minute, executes nothing)"
 	@echo "make setup      only make or update .venv"
 	@echo "make clean      remove what was built, keep finished runs and .venv"
@@ -41,6 +43,12 @@ test-all: setup
 
 lab: setup
 	$(BIN)/python -m jupyterlab notebooks $(ARGS)
+
+course: setup
+	$(BIN)/rlkit course $(ARGS)
+
+wheelhouse: setup
+	$(BIN)/rlkit wheelhouse $(or $(ARGS),build/wheelhouse)
 
 site: setup
 	$(BIN)/rlkit site $(ARGS)

@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks import step
 from benchmarks.readme import about, write
 
-VOCABULARY, WIDTH, LAYERS, ROLLOUTS, TOKENS = 32_768, 256, 2, 16, 48
+VOCABULARY, WIDTH, LAYERS, ROLLOUTS, TOKENS = 32_768, 256, 2, 16, 24
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,11 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="print only")
     given = parser.parse_args()
     os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    text = table([step.measure(case, given.steps + step.WARM_UP, build) for case in CASES])
-    print(text)
+    found = []
+    for case in CASES:
+        found.append(step.measure(case, given.steps + step.WARM_UP, build))
+        print(table(found), flush=True)
+    text = table(found)
     if not given.dry:
         write("opd_step", text)
 

@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "steps.step": ["Step"],
         "study": ["Study"],
         "trainers.factory": ["trainer"],
+        "trainers.distill": ["DistillTrainer"],
         "trainers.rlvr": ["RLVRTrainer"],
     },
 )

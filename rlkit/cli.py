@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from rlkit.console import fail as _fail
+from rlkit.console import said_plainly as _said_plainly
+from rlkit.console import short as _short
+from rlkit.course.commands import teaching
 
 if TYPE_CHECKING:
     from rlkit.notebooks import Outcome
@@ -25,33 +28,20 @@ cache = typer.Typer(help="The store of finished runs: where it is, its size, cle
 new = typer.Typer(help="Start something of your own.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
 app.add_typer(new, name="new")
+app.add_typer(teaching)
 
 BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 
 Slugs = Annotated[list[str] | None, typer.Argument(help="Notebooks, by slug or number; all by default.")]
 Preset = Annotated[str | None, typer.Option(help="smoke, tiny (default), full, ...: the one dial.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Seeds per arm instead of the preset's.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="One seed of your own, such as 17, instead of the first ones.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Notebooks at a time; their workers share the cores.")]
 Values = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A notebook parameter, name=value.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again what is in the store.")]
 Recorded = Annotated[bool, typer.Option("--recorded", help="Redraw the committed figures; nothing is trained.")]
 Check = Annotated[bool, typer.Option("--check", help="Write only to build/; exit 1 if broken, 3 if a verdict changed.")]
 Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds a notebook may take.")]
-
-
-@contextlib.contextmanager
-def _said_plainly() -> Iterator[None]:
-    """What went wrong in one line instead of a traceback."""
-    try:
-        yield
-    except (ValueError, KeyError, OSError, LookupError, ModuleNotFoundError) as error:
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        raise _fail(str(text)) from None
-
-
-def _fail(message: str, code: int = 1) -> typer.Exit:
-    typer.echo(f"error: {message}", err=True)
-    return typer.Exit(code)
 
 
 @app.callback()
@@ -66,6 +56,7 @@ def figures(
     slugs: Slugs = None,
     preset: Preset = None,
     seeds: Seeds = None,
+    seed: Seed = None,
     jobs: Jobs = 1,
     parameter: Values = None,
     fresh: Fresh = False,
@@ -78,7 +69,10 @@ def figures(
     from rlkit.notebooks.outputs import exit_code, write_summary
 
     values = _pairs(parameter or [])
-    for name, value in {"preset": preset, "seeds": seeds}.items():
+    if seed is not None and seeds is not None:
+        raise _fail("--seed names one seed and --seeds says how many: give one of them")
+    own = None if seed is None else [seed]
+    for name, value in {"preset": preset, "seeds": own or seeds}.items():
         if value is not None and values.setdefault(name, value) != value:
             raise _fail(f"--{name} and -p {name}= contradict each other")
     options = notebooks.Options(values, jobs, timeout, fresh, recorded, check)
@@ -119,11 +113,6 @@ def _say(outcome: Outcome) -> None:
     typer.echo(f"error: {outcome.message}", err=True)
     if executed:
         typer.echo(f"  the executed notebook: {_short(executed)}", err=True)
-
-
-def _short(path: Path) -> str:
-    """A path as seen from the current folder, if it is below it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 @app.command("list")

@@ -167,13 +167,27 @@ def signed(verdict: str) -> str:
 
 
 def verdicts_markdown() -> str:
-    """The table of the README: every committed claim, notebook by notebook."""
+    """For the README: a line for each notebook, and behind a click every committed claim, notebook by notebook."""
+    counts: list[Row] = []
     rows: list[Row] = []
     for slug, document in committed_claims().items():
-        file = _notebook_file(slug)
+        link = f"[{slug}]({_notebook_file(slug)})"
+        counts.append((link, _title(slug), count_verdicts(document["claims"])))
         for number, row in enumerate(verdict_rows(document["claims"])):
-            rows.append((f"[{slug}]({file})" if number == 0 else "", *row))
-    return table_markdown(("notebook", *VERDICTS), rows) if rows else "No notebook has been recorded yet."
+            rows.append((link if number == 0 else "", *row))
+    if not rows:
+        return "No notebook has been recorded yet."
+    short = table_markdown(("notebook", "about", "claims"), counts)
+    every = table_markdown(("notebook", *VERDICTS), rows)
+    return f"{short}\n\n<details><summary>All {len(rows)} claims</summary>\n\n{every}\n\n</details>"
+
+
+def _title(slug: str) -> str:
+    """The heading of a notebook."""
+    from rlkit.notebooks import available
+
+    cells = json.loads(available()[slug].read_text(encoding="utf-8"))["cells"]
+    return "".join(cells[0]["source"]).partition("\n")[0].lstrip("# ")
 
 
 def _notebook_file(slug: str) -> str:

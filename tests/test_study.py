@@ -146,6 +146,9 @@ def test_a_smaller_preset_leaves_committed_files_alone_and_fills_in_recorded_arm
     assert runs.value("accuracy").notna().sum(axis=1).to_dict() == {"mean": 3, "median": 3, "median mad": 5}
     assert verdicts.table.loc["positive", "committed"] == "supported"
     assert verdicts.table.loc["gain", "verdict"].startswith("preliminary")
+    handed_in = pd.read_csv(study.output / "runs.csv")
+    assert set(handed_in["arm"]) == {"mean", "median"} and set(handed_in["seed"]) == {0, 1, 2}
+    assert handed_in.groupby("arm")["role"].first().to_dict() == {"mean": "baseline", "median": "method"}
 
 
 @pytest.mark.parametrize("changed", [{"seeds": 2}, {"steps": 2}, {"model": "chain"}, {"seeds": [3, 4]}])

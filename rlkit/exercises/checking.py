@@ -20,7 +20,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from rlkit.exercises.compare import difference, shown
+from rlkit.exercises.compare import difference, said, shown
 from rlkit.exercises.exercise import Case, Exercise
 from rlkit.method import near
 
@@ -135,8 +135,8 @@ def _problem(exercise: Exercise, function: Callable[..., Any], case: Case) -> tu
         got, after = _called(function, case)
     except NotImplementedError:
         return "nothing is written here yet", {}
-    except Exception as error:
-        return f"it raised {type(error).__name__}: {error}", {**details, **_line(error, function)}
+    except (Exception, SystemExit) as error:
+        return f"it raised {type(error).__name__}: {said(error, limit=300)}", {**details, **_line(error, function)}
     changed = [name for (name, before), now in zip(given.items(), after, strict=True) if difference(before, now, 0.0)]
     if changed:
         return f"the function changes its input {changed[0]!r}, which the caller uses again", {
@@ -144,9 +144,16 @@ def _problem(exercise: Exercise, function: Callable[..., Any], case: Case) -> tu
             "hint": "Use operations that are not in place, or make a copy first (.clone()).",
         }
     expected = _called(exercise.reference, case)[0]
-    if found := difference(expected, got, exercise.tolerance, exercise.returns):
+    if found := _difference(expected, got, exercise):
         return found, {**details, "expected": shown(expected), "got": shown(got), **_hint(exercise, case, got)}
     return None
+
+
+def _difference(expected: Any, got: Any, exercise: Exercise) -> str:
+    try:
+        return difference(expected, got, exercise.tolerance, exercise.returns)
+    except Exception as error:  # what came may be anything, also something that cannot be compared
+        return f"the result, {said(got, repr)}, cannot be compared ({type(error).__name__})"
 
 
 def _takes(function: Callable[..., Any], case: Case) -> bool:
@@ -187,7 +194,7 @@ def _arguments(reference: Callable[..., Any], case: Case) -> dict[str, Any]:
     return {**dict(zip(order, case.args, strict=True)), **case.kwargs}
 
 
-def _line(error: Exception, function: Any) -> dict[str, str]:
+def _line(error: BaseException, function: Any) -> dict[str, str]:
     """The line of the student's function where it broke."""
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]

@@ -6,7 +6,7 @@ NaN. A shape counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -83,11 +83,9 @@ def _of_numbers(expected: Any, got: Any, tolerance: float, what: str) -> str:
 
 def numbers(value: Any) -> np.ndarray | None:
     """A tensor, array, number or nested list of numbers as an array of floats; None for anything else."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().double()
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # lists of different lengths
+        array = np.asarray(value.detach().cpu().double() if hasattr(value, "detach") else value)
+    except Exception:  # lists of different lengths, tensors without numbers, objects that only look like a tensor
         return None
     return array.astype(float) if array.dtype.kind in "biuf" and array.dtype != object else None
 
@@ -106,15 +104,25 @@ def number(value: float, boolean: bool = False) -> str:
 
 def shown(value: Any) -> str:
     """A value in one line; a large tensor by its shape."""
-    array = None if isinstance(value, str) else numbers(value)
+    array = None if isinstance(value, str | tuple) else numbers(value)
     if array is None:
-        if isinstance(value, tuple | list):
+        if isinstance(value, tuple):
             return f"({', '.join(map(shown, value))})"
-        text = repr(value)
-        return text if len(text) <= 80 else f"{text[:77]}..."
+        return said(value, repr)
     if array.size > SHOWN:
         return f"a tensor of shape {array.shape}"
     return _nested(array, is_boolean(value))
+
+
+def said(value: Any, say: Callable[[Any], str] = str, limit: int = 80) -> str:
+    """What an object says of itself, cut and with control characters made visible; its type where it cannot."""
+    from rlkit.steps.marks import readable
+
+    try:
+        text = say(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+    return readable(text, limit)
 
 
 def _nested(array: np.ndarray, boolean: bool) -> str:

@@ -70,6 +70,10 @@ ADVANTAGE = Exercise(
             median_pivot(r)[0] / r.std(1, keepdim=True),
             median_pivot(r)[1],
         ),
+        "A reward that is NaN gives an advantage that is NaN: 0 would say that the rollout is average.": lambda r: (
+            median_pivot(r)[0].nan_to_num(0.0),
+            median_pivot(r)[1],
+        ),
         "One rollout per prompt has to leave: the one whose reward is the median.": lambda r: (
             median_pivot(r)[0],
             torch.ones_like(r, dtype=torch.bool),

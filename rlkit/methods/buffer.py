@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 Row = dict[str, Any]
 PROMPT = ("prompt_ids", "prompt_mask")
@@ -195,28 +194,39 @@ def cut(batch: Mapping[str, Any]) -> list[Row]:
     """The rows of a padded batch, each without its padding; what is not one tensor entry a row is left out."""
     B, T = batch["completion_ids"].shape
     per_row = {k: v.detach().cpu() for k, v in batch.items() if isinstance(v, Tensor) and v.ndim and len(v) == B}
-    prompt, completion = per_row["prompt_mask"].bool(), per_row["completion_mask"].bool()
-
-    def part(key: str, value: Tensor, i: int) -> Tensor:
-        long = value.ndim == 2 and value.size(1) == T
-        value = value[i][prompt[i]] if key in PROMPT else value[i][completion[i]] if long else value[i]
-        return value.int() if key.endswith("_ids") else value.clone()
-
-    return [{k: part(k, v, i) for k, v in per_row.items() if k not in MASKS} for i in range(B)]
+    masks = {ids: per_row[mask].bool() for mask, ids in MASKS.items()}
+    parts: dict[str, Sequence[Tensor]] = {}
+    for key, value in per_row.items():
+        if key in MASKS:
+            continue
+        value = value.int() if key.endswith("_ids") else value
+        if key in PROMPT or (value.ndim == 2 and value.size(1) == T):
+            mask = masks["prompt_ids" if key in PROMPT else "completion_ids"]
+            parts[key] = value[mask].split(mask.sum(1).tolist())
+        else:
+            parts[key] = value.unbind()
+    # Copies: a part of a long tensor would keep all of it in memory for as long as one row stays.
+    return [{key: rows[i].clone() for key, rows in parts.items()} for i in range(B)]
 
 
 def join(rows: Sequence[Row], like: Mapping[str, Any], pad: int) -> dict[str, Any]:
     """A padded batch of rows that `cut` gave; what is not one entry a row is taken from `like`."""
-    device, out = like["completion_ids"].device, dict(like)
+    out, places = dict(like), {}
+    for mask, ids in MASKS.items():
+        lengths = torch.tensor([len(row[ids]) for row in rows])
+        width = int(lengths.max())
+        place = torch.arange(width)
+        place = place.flip(0) if mask in PROMPT else place
+        places[mask] = place < lengths[:, None]
+        out[mask] = places[mask].to(like[mask])
     for key, first in rows[0].items():
         if not isinstance(first, Tensor):
             continue
-        side, fill = "left" if key in PROMPT else "right", pad if key.endswith("_ids") else 0
-        flat = [row[key].reshape(-1) for row in rows]
-        padded = pad_sequence(flat, batch_first=True, padding_value=fill, padding_side=side)
-        out[key] = (padded if first.ndim else padded[:, 0]).to(device, like[key].dtype if key in like else None)
-    for mask, ids in MASKS.items():
-        side = "left" if mask in PROMPT else "right"
-        ones = [torch.ones(len(row[ids]), dtype=like[mask].dtype) for row in rows]
-        out[mask] = pad_sequence(ones, batch_first=True, padding_side=side).to(device)
+        if not first.ndim:
+            values = torch.stack([row[key] for row in rows])
+        else:  # rows one after the other are the True places of the mask, row by row
+            where = places["prompt_mask" if key in PROMPT else "completion_mask"]
+            values = torch.full(where.shape, pad if key.endswith("_ids") else 0, dtype=first.dtype)
+            values[where] = torch.cat([row[key] for row in rows])
+        out[key] = values.to(like[key] if key in like else out["completion_mask"].device)
     return out

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlkit.notebooks import colab
 from rlkit.notebooks.parameters import ParameterError, read_parameters, tags
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ ANATOMY = ("claim", "equation", "slow motion", "experiment", "figure", "verdict"
 """A word of each section's `##` heading, in this order."""
 INSTALL = re.compile(r"^\s*[!%]?\s*(?:python3? -m )?(?:pip|conda|mamba|uv|apt|apt-get)\s+.*\binstall\b", re.MULTILINE)
 METADATA = {"kernelspec", "language_info"}
-FREE = ("colab",)
+FREE = (colab.COLAB,)
 """A cell with this tag may install things: elsewhere it is skipped."""
 
 
@@ -32,9 +33,18 @@ def lint(notebook: Any) -> list[str]:
     if isinstance(notebook, str | Path):
         import nbformat
 
-        return lint(nbformat.read(notebook, as_version=4))
+        read = nbformat.read(notebook, as_version=4)
+        return [*lint(read), *_colab(read, Path(notebook))]
     checks = (_parameters, _cells, _tags, _headings, _metadata)
     return [problem for check in checks for problem in check(notebook)]
+
+
+def _colab(notebook: NotebookNode, path: Path) -> Iterator[str]:
+    """Badge and cell are written from one constant, so that no notebook drifts."""
+    parts = path.resolve().parts
+    place = len(parts) - 1 - parts[::-1].index("notebooks") if "notebooks" in parts else len(parts) - 2
+    if notebook.cells and colab.agreed(notebook, "/".join(parts[place + 1 :])) != notebook:
+        yield "badge or cell for Colab differ from the constant: run `python -m rlkit.notebooks.colab`"
 
 
 def _parameters(notebook: NotebookNode) -> Iterator[str]:

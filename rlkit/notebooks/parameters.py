@@ -25,6 +25,10 @@ SECRET_VALUE = re.compile(r"\b(hf_|sk-|gh[pousr]_|github_pat_|xox[abp]-|AKIA)[A-
 TYPES: dict[str, Any] = {t.__name__: t for t in (bool, int, float, str, list, dict, tuple)} | {"Optional": Optional}
 
 
+SEEDS = {"seeds": int | list[int]}
+"""`seeds` is a number of seeds, or a list of them: a student's own is `[17]`."""
+
+
 class ParameterError(ValueError):
     """A parameter that the notebook does not have, or a value that does not fit it."""
 
@@ -91,7 +95,8 @@ def _parameter(line: ast.stmt) -> Parameter:
         raise ParameterError(
             f"the 'parameters' cell may only hold lines of the form `name = literal`, not `{ast.unparse(line)}`"
         ) from None
-    kind = _annotation(line.annotation) if isinstance(line, ast.AnnAssign) else _type_of(default)
+    usual = SEEDS.get(target.id) or _type_of(default)
+    kind = _annotation(line.annotation) if isinstance(line, ast.AnnAssign) else usual
     return Parameter(target.id, kind, default)
 
 
@@ -136,7 +141,7 @@ def _coerced(parameter: Parameter, value: Any) -> Any:
 
     parsed = _parsed(value) if parameter.type not in (str, bool, int, float) else value
     try:
-        if isinstance(value, bool) and parameter.type in (int, float):  # YAML's `no` must not become 0
+        if isinstance(parsed, bool) and parameter.type in (int, float, *SEEDS.values()):  # `no` is not 0
             raise ValueError("a truth value is no number")
         adapter = TypeAdapter(parameter.type, config=ConfigDict(allow_inf_nan=False))
         return adapter.validate_python(parsed)

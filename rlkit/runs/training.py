@@ -24,6 +24,7 @@ from rlkit.runs.examples import Examples
 from rlkit.runs.keys import Run
 from rlkit.sampling import complete
 from rlkit.steps.step import Step
+from rlkit.tasks.base import NoSplit
 from rlkit.trainers.factory import trainer as build
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
@@ -205,7 +206,7 @@ def held_out(task: Any, split: str, size: int, tokenizer: Any) -> dict[str, list
         return None
     try:
         rows = task.dataset(split, size)
-    except ValueError:  # a user's DatasetDict without this split
+    except NoSplit:  # a user's DatasetDict may lack one; anything else that is wrong with the data is an error
         return None
     return for_model(rows, tokenizer).to_dict() if "gold" in rows.column_names else None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ class Comparison:
     methods: list[str]
     rows: pd.DataFrame
     """One row a rollout: group, rollout, completion, reward; and for each method M `advantage[M]` (NaN where it does
-    not use the rollout), `trained[M]` (bool) and `tokens[M]` (tokens that it pushes)."""
+    not use the rollout), `trained[M]` (bool) and `tokens[M]` (tokens that it pushes). `reward[M]` where a method has a
+    reward of its own."""
     cosine: pd.DataFrame
     """M x M: cosine of the angle between the methods' gradients; NaN where a gradient is 0."""
     notes: list[str] = field(default_factory=list)
@@ -63,24 +65,25 @@ class Comparison:
 def compare(step: Step, methods: Sequence[str | Method]) -> Comparison:
     """Apply several methods to the rollouts of a step.
 
-    The policy is that of the trainer which gave the step, and every method sees the same prompts and completions, with
-    its own loss. A method that cannot use groups of this size (the median wants an odd number) uses one rollout less of
+    The policy is that of the trainer which gave the step, and every method sees the same prompts and completions: those
+    of the whole generation batch. Each has its own options and its own loss, but for TRL options that the trainer was
+    told. A method that cannot use groups of this size (the median wants an odd number) uses one rollout less of
     each, and the notes say so.
 
     Args:
         step: from `trainer.preview()`, while that trainer is in memory and has not trained since.
-        methods: names or `Method`s, of the same trainer.
+        methods: names or `Method`s, of the same trainer. The name of the step's method is that method as it was set.
 
     Raises:
         ValueError: a saved or recorded step; a method that changes which rollouts there are; two of one name.
 
     """
-    source, chosen = step.source, [get_method(method) for method in methods]
+    source, chosen = step.source, _methods(step, methods)
     _check(step, chosen)
     found: dict[str, Step] = {}
     gradients: dict[str, Tensor] = {}
     notes: list[str] = []
-    with source.trainer.untouched():
+    with source.trainer.untouched(), _threads_as_they_are():
         for method in chosen:
             found[method.name], gradients[method.name], used = _step_of(source, method)
             if used < min(source.sizes):
@@ -88,9 +91,29 @@ def compare(step: Step, methods: Sequence[str | Method]) -> Comparison:
     return Comparison(list(found), _rows(step, source, found), _cosines(gradients), notes, found)
 
 
+def _methods(step: Step, methods: Sequence[str | Method]) -> list[Method]:
+    own = getattr(getattr(step.source, "trainer", None), "method", None)
+    every = [methods] if isinstance(methods, str | Method) else methods
+    return [own if own is not None and method == own.name else get_method(method) for method in every]
+
+
+@contextmanager
+def _threads_as_they_are() -> Iterator[None]:
+    """Presets set torch's number of threads: put it back."""
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _check(step: Step, methods: Sequence[Method]) -> None:
+    from rlkit.trainers.preview import sum_of_weights
+
     source = step.source
-    if source is None or source.trainer.state.global_step != step.step:
+    if source is None or source.weights != sum_of_weights(source.trainer.model):
         why = "has trained since" if source is not None else "is gone: this step was recorded, saved or loaded"
         raise ValueError(f"compare needs the policy that the step was made with, and it {why}. Use trainer.preview().")
     if not methods or len({method.name for method in methods}) < len(methods):
@@ -132,12 +155,16 @@ def _places(sizes: Sequence[int]) -> list[int]:
 def _rows(step: Step, source: Any, found: Mapping[str, Step]) -> pd.DataFrame:
     group = [n for n, size in enumerate(source.sizes) for _ in range(size)]
     keys = list(zip(group, _places(source.sizes), strict=True))
+    own = _by_place(step)
     by_method = {name: _by_place(one) for name, one in found.items()}
-    first = {key: row for rows in by_method.values() for key, row in rows.items()}
+    known = {key: row for rows in (*by_method.values(), own) for key, row in rows.items()}
     table: dict[str, list[Any]] = {"group": group, "rollout": [place for _, place in keys]}
-    table["completion"] = [first[key].completion if key in first else "" for key in keys]
-    table["reward"] = [first[key].reward if key in first else None for key in keys]
+    table["completion"] = [known[key].completion if key in known else "" for key in keys]
+    table["reward"] = [known[key].reward if key in known else None for key in keys]
     for name, rows in by_method.items():
+        rewards = [rows[key].reward if key in rows else None for key in keys]
+        if any(key in own and rows[key].reward != own[key].reward for key in rows):
+            table[f"reward[{name}]"] = rewards
         table[f"advantage[{name}]"] = [rows[key].advantage if key in rows else None for key in keys]
         table[f"trained[{name}]"] = [key in rows and rows[key].trained for key in keys]
         table[f"tokens[{name}]"] = [_pushed(rows[key]) if key in rows else 0 for key in keys]

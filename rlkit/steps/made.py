@@ -64,8 +64,11 @@ def _trainer(arm: Arm, preset: str, seed: int, common: Mapping[str, Any], at: Se
 
 
 def _steps(trainer: Any, at: Sequence[int], prompts: Sequence[Any] | None) -> list[Step]:
+    from transformers import PrinterCallback
+
     from rlkit.runs.training import StopAfter
 
+    trainer.remove_callback(PrinterCallback)
     found = {0: trainer.preview(prompts)} if 0 in at else {}
     if max(at) > 0:
         if max(at) > trainer.args.max_steps:

@@ -9,10 +9,13 @@ import dataclasses
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator
 
 from rlkit.files import write_atomic
 from rlkit.method import near
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT = 1
+Number = Annotated[float, BeforeValidator(lambda value: math.nan if value is None else value)]
+"""JSON has no NaN: it is saved as null."""
+_SAVED = ("method", "trainer", "step", "seed", "options", "metrics", "notes", "rows")
 DIGITS = 6
 """Significant digits of saved numbers."""
 
@@ -53,9 +59,11 @@ class StepRow:
     """T texts, one a token."""
     reward: float | None
     """None where no function could score it, and where nothing is rewarded (distillation)."""
+    rollout: int | None = None
+    """Its number within the group as it was drawn; None where that is its place among the rows."""
     rewards: dict[str, float | None] = field(default_factory=dict)
     """By reward function, where there are several."""
-    advantage: float = 0.0
+    advantage: Number = 0.0
     """Mean over its tokens."""
     counted: bool = True
     """False: the method has taken the row out of the batch."""
@@ -65,7 +73,7 @@ class StepRow:
     """Norm of the gradient of its part of the loss."""
     age: int | None = None
     """Optimiser steps since it was drawn; None for a fresh rollout."""
-    values: dict[str, list[float]] = field(default_factory=dict)
+    values: dict[str, list[Number]] = field(default_factory=dict)
     """T numbers for each name of `QUANTITIES` that the trainer knows."""
     extras: dict[str, Any] = field(default_factory=dict)
     """Columns of the data set, such as `gold` and `id`, and numbers that came with the rollout."""
@@ -83,7 +91,7 @@ class Step:
     seed: int
     options: dict[str, Any]
     """The method's options, and the TRL options that decide the loss."""
-    metrics: dict[str, float]
+    metrics: dict[str, Number]
     """`loss`, `grad_norm` (before clipping) and what else the trainer logs of such a step."""
     rows: list[StepRow]
     notes: list[str] = field(default_factory=list)
@@ -150,15 +158,15 @@ class Step:
         seen: dict[int, int] = {}
         found = []
         for row in self.rows:
-            found.append((row.group, seen.get(row.group, 0)))
-            seen[row.group] = found[-1][1] + 1
+            found.append((row.group, seen.get(row.group, 0) if row.rollout is None else row.rollout))
+            seen[row.group] = seen.get(row.group, 0) + 1
         return found
 
     def to_dict(self) -> dict[str, Any]:
         """The step as plain JSON; numbers to 6 digits."""
         rows = [{f.name: getattr(row, f.name) for f in dataclasses.fields(row)} for row in self.rows]
-        kept = ("method", "trainer", "step", "seed", "options", "metrics", "notes")
-        return {"format": FORMAT, **{name: _plain(getattr(self, name)) for name in kept}, "rows": _plain(rows)}
+        kept = {name: _plain(getattr(self, name)) for name in _SAVED if name != "rows"}
+        return {"format": FORMAT, **kept, "rows": _plain(rows)}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Step:
@@ -167,13 +175,18 @@ class Step:
         Raises:
             ValueError: no step, or one of another format.
         """
+        from pydantic import TypeAdapter, ValidationError
+
         if not isinstance(saved, Mapping) or saved.get("format") != FORMAT:
             raise ValueError(f"This is no step that this version of rlkit can read (format {FORMAT}).")
-        fields = {name: value for name, value in saved.items() if name not in ("format", "rows")}
         try:
-            return cls(**fields, rows=[StepRow(**row) for row in saved["rows"]])
-        except (TypeError, KeyError) as error:
-            raise ValueError(f"This step is damaged: {error}.") from None
+            step = TypeAdapter(cls).validate_python({k: v for k, v in saved.items() if k in _SAVED})
+        except (ValidationError, RecursionError) as error:
+            raise ValueError(f"This step is damaged: {error!s:.300}") from None
+        for row in step.rows:
+            if {len(row.completion_ids), *map(len, row.values.values())} - {len(row.tokens)}:
+                raise ValueError("This step is damaged: a row has other numbers of tokens and of values.")
+        return step
 
     def save(self, path: str | Path) -> None:
         """Write the step as JSON, compressed if the name ends in .gz; the file is whole or not there."""
@@ -192,7 +205,7 @@ class Step:
         content = Path(path).read_bytes()
         try:
             saved = json.loads(gzip.decompress(content) if Path(path).suffix == ".gz" else content)
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
             raise ValueError(f"{path} is no saved step, or damaged: {error}") from None
         return cls.from_dict(saved)
 
@@ -225,4 +238,4 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, Sequence | set):
         return [_plain(item) for item in value]
-    return _plain(value.item()) if hasattr(value, "item") else str(value)
+    return _plain(value.tolist()) if hasattr(value, "tolist") else str(value)

@@ -30,13 +30,15 @@ LIMITS = {"tokens": 1030, "groups": 12, "rows": 16, "per_row": 200}
 """What is shown at most: tokens in all, groups, rollouts a group, tokens a rollout."""
 OPEN = 3
 """Groups shown without a click."""
+EXTRAS, NOTES, FACTS = 120, 12, 60
+"""Characters of a rollout's columns under the pointer; notes, and rows of settings and metrics."""
 COMPARED = 48
 """Rollouts of a comparison shown at most."""
 Bars = Mapping[str, Scale]
 
 
 def step_html(step: Step, show: str | None = None, title: str = "") -> str:
-    """A step as HTML that any notebook or page can show; at most 300 kB.
+    """A step as HTML that any notebook or page can show; under 300 kB unless every token needs escaping.
 
     Args:
         step: the step.
@@ -138,10 +140,8 @@ def _row(rollout: int, row: StepRow, limit: int, bars: Bars, columns: Sequence[s
     same = {name for name in bars if len(set(row.values.get(name, ()))) == 1}
     return Markup('<tr class="{}"><th scope="row" title="{}" data-c="rollout">{}</th>{}{}{}</tr>').format(
         status,
-        "; ".join(
-            f"{marks.readable(name, 40)}: {marks.readable(str(value), 60)}" for name, value in row.extras.items()
-        ),
-        rollout,
+        marks.readable("; ".join(f"{name}: {str(value)[:60]}" for name, value in row.extras.items()), EXTRAS),
+        rollout if row.rollout is None else row.rollout,
         cells,
         Markup('<td class="w">{}</td>').format(words.STATUS[status]),
         Markup('<td class="s"{}>{}</td>').format(_style(row, 0, bars, same), _strip(row, limit, bars, same)),
@@ -178,13 +178,14 @@ def _strip(row: StepRow, limit: int, bars: Bars, same: set[str]) -> Markup:
 
 def _foot(step: Step) -> Markup:
     """Loss and gradient, the notes, and the rest of the numbers folded away."""
-    main, rest = words.facts(step)
-    notes = _join(Markup("<li>{}</li>").format(marks.readable(note)) for note in step.notes)
+    main, every = words.facts(step)
+    rest = every[:FACTS]
+    notes = _join(Markup("<li>{}</li>").format(marks.readable(note)) for note in step.notes[:NOTES])
     table = table_html(("setting or metric", "value"), rest) if rest else ""
     return Markup("{}{}{}").format(
         _paragraph(f"{main} Every number is under the pointer and in step.to_frame().".strip()),
         Markup("<ul>{}</ul>").format(notes) if notes else "",
-        Markup("<details><summary>Settings and metrics ({})</summary>{}</details>").format(len(rest), table)
+        Markup("<details><summary>Settings and metrics ({})</summary>{}</details>").format(len(every), table)
         if rest
         else "",
     )

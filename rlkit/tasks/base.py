@@ -60,6 +60,10 @@ def check_split(split: str, size: int) -> None:
         raise ValueError(f"A split needs at least one row, not size={size}.")
 
 
+class NoSplit(ValueError):
+    """A task's own data lack a split that other tasks have."""
+
+
 class Task(ABC):
     """Prompts, gold answers, splits and rewards."""
 
@@ -162,7 +166,7 @@ class DatasetTask(Task):
         """At most `size` rows of the split, in an order drawn from `seed`."""
         check_split(split, size)
         if split not in self._splits:
-            raise ValueError(f"Task {self.name!r} has no split {split!r}, only {sorted(self._splits)}.")
+            raise NoSplit(f"Task {self.name!r} has no split {split!r}, only {sorted(self._splits)}.")
         part = self._splits[split]
         order = list(range(len(part)))
         random.Random(f"{split}/{seed}").shuffle(order)

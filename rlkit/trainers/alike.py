@@ -20,7 +20,7 @@ APART = ("preset", "seed", "task", "reward", "on_long_prompt", "skip_zero_advant
 def like(trainer: Any, method: Method, prompts: int, group: int) -> Any:
     """A trainer for another method whose step is one micro-batch of `prompts` x `group` rollouts.
 
-    Settings that the first trainer was told hold here too; options that the method does not have are left out.
+    TRL settings that the first trainer was told hold here too; the method's options are its own.
 
     Args:
         trainer: from `rlkit.trainer`, or an `RLVRTrainer` or `DistillTrainer` built directly.
@@ -41,14 +41,28 @@ def like(trainer: Any, method: Method, prompts: int, group: int) -> Any:
 def _called(trainer: Any, call: dict[str, Any], method: Method, prompts: int, group: int) -> Any:
     from rlkit.trainers.factory import trainer as build
 
-    foreign = set(trainer.method.options) - set(method.options)
-    call = {name: value for name, value in call.items() if name not in (*BATCH, *foreign)}
+    call = _without_options(trainer, call, method)
     told = {name: value for name, value in call.items() if name not in APART}
     sizes = {"prompts_per_step": prompts, "num_generations": group}
-    added = (
-        resolve(method, get_preset(call["preset"]), trainer.task.config, {**told, **sizes})["num_generations"] - group
-    )
+    settings = resolve(method, get_preset(call["preset"]), trainer.task.config, {**told, **sizes})
+    _check_reference(trainer, settings.get("beta"))
+    added = settings["num_generations"] - group
     return build(method, model=trainer.model, **{**call, **sizes, "num_generations": group - added})
+
+
+def _without_options(trainer: Any, call: dict[str, Any], method: Method) -> dict[str, Any]:
+    """What `trainer` was told, without what is about batches or is an option of one of the two methods."""
+    apart = {*BATCH, *trainer.method.options, *method.options}
+    return {name: value for name, value in call.items() if name not in apart}
+
+
+def _check_reference(trainer: Any, beta: float | None) -> None:
+    """Refuse a KL term on adapters: TRL would add a copy of them to the policy, as the reference of all trainers."""
+    if beta and hasattr(trainer.model, "peft_config"):
+        raise ValueError(
+            "compare builds a second trainer on the same policy, and with adapters and beta > 0 TRL would change the "
+            "policy's reference. Compare with beta=0, or without an adapter."
+        )
 
 
 def _distilling(trainer: Any, call: dict[str, Any] | None, method: Method, prompts: int) -> Any:
@@ -62,8 +76,7 @@ def _distilling(trainer: Any, call: dict[str, Any] | None, method: Method, promp
         return type(trainer)(**{**trainer.arguments, **same}, method=method)
     from rlkit.trainers.factory import trainer as build
 
-    foreign = set(trainer.method.options) - set(method.options)
-    told = {name: value for name, value in call.items() if name not in (*BATCH, *foreign)}
+    told = _without_options(trainer, call, method)
     return build(method, model=trainer.model, teacher=teacher, prompts_per_step=prompts, **told)
 
 
@@ -78,5 +91,6 @@ def _direct(trainer: Any, method: Method, prompts: int, group: int) -> Any:
         "num_generations": group,
     }.items():
         setattr(args, name, value)
+    _check_reference(trainer, args.beta)
     same = {"model": trainer.model, "peft_config": None, "train_dataset": trainer.train_dataset}
     return type(trainer)(**{**given, **same, "args": args}, method=method)

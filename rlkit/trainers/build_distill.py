@@ -35,13 +35,14 @@ def build(
     args = DistillationConfig(
         seed=seed, data_seed=seed, **{"output_dir": str(paths.build() / "trainer"), **settings.config}
     )
+    drawn_from = seed if settings.get("train_seed") is None else settings["train_seed"]
     taught = (None, None) if teacher is None else load_teacher(teacher, args)
     return DistillTrainer(
         model=student,
         teacher_model=taught[0],
         teacher_tokenizer=taught[1],
         args=args,
-        train_dataset=for_model(task.dataset("train", settings["train_size"], seed=seed), tokenizer),
+        train_dataset=for_model(task.dataset("train", settings["train_size"], seed=drawn_from), tokenizer),
         processing_class=tokenizer,
         method=method.with_options(**settings.options),
         apply_config=False,  # the settings hold what the method wants already

@@ -10,7 +10,8 @@ import copy
 import dataclasses
 import inspect
 import logging
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -176,3 +177,31 @@ def fitting(dataset: Any, what: str, action: str, trainer: RLVRTrainer) -> Any:
 
 def _either(values: Sequence[int]) -> str:
     return " or ".join(map(str, values)) or "none"
+
+
+def steps_to_record(given: Any) -> frozenset[int]:
+    """The numbers of optimiser steps that `record_steps` names. Raises ValueError for anything else."""
+    good = isinstance(given, Iterable) and not isinstance(given, str)
+    found: list[Any] = list(given) if good else [None]
+    if not all(isinstance(n, numbers.Integral) and not isinstance(n, bool) and int(n) >= 0 for n in found):
+        raise ValueError(
+            "record_steps is a list of optimiser steps, counted from 0 (the first), for example [0, 50], not "
+            f"{given!r:.60}."
+        )
+    return frozenset(map(int, found))
+
+
+def check_recorded(steps: Iterable[int], end: int) -> None:
+    """Raise ValueError where a step to record lies behind the end of the run."""
+    if late := sorted(step for step in steps if step > end):
+        raise ValueError(f"record_steps names step {late[0]}, and the run ends after {end} steps.")
+
+
+def check_one_generation(args: Any) -> None:
+    """Raise ValueError where an optimiser step trains on several generation batches: a step shows one of them."""
+    if args.steps_per_generation < args.gradient_accumulation_steps:
+        raise ValueError(
+            f"With steps_per_generation={args.steps_per_generation} and gradient_accumulation_steps="
+            f"{args.gradient_accumulation_steps} an optimiser step trains on several generation batches, which slow "
+            "motion (preview, record_steps, compare) cannot show. Leave steps_per_generation at its default."
+        )

@@ -156,7 +156,7 @@ class DistillTrainer(DistillPreview, Checkpoints, Teachers, Scoring, Looking, Sh
         self, unwrapped_student: Any, inputs: Batch, num_items_in_batch: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         if self.records and self.model.training:
-            self._seen.append(inputs)
+            self.note(inputs)
         states, mask = self._states(unwrapped_student, inputs), rows.loss_mask(inputs)
         weights, total = mask.float(), mask.sum() if num_items_in_batch is None else num_items_in_batch
         if self.model.training and self.method.token_weight is not None:

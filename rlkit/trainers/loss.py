@@ -52,7 +52,7 @@ class LossSeams(Coefficients):
         if "counted" not in inputs:  # evaluation
             return super()._compute_loss(model, inputs)
         if self.records:
-            self._seen.append(inputs)
+            self.note(inputs)
         if self.method.pooled:
             self._pool()
             inputs = {**inputs, "advantages": inputs["objective"]}

@@ -8,8 +8,8 @@ the advantage (Euler's theorem for homogeneous functions); KL and entropy terms 
 
 from __future__ import annotations
 
-import copy
 import dataclasses
+import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,21 +22,19 @@ from transformers import Trainer
 
 from rlkit.method import Method
 from rlkit.steps.step import Step
-from rlkit.trainers import rows
+from rlkit.trainers import checks, rows
 from rlkit.trainers.reading import Reading
+from rlkit.trainers.remember import remember
 from rlkit.trainers.rollout import Generation
 
 KEPT = (
-    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "sampler", "_sums"),
-    *(
-        "_last",
-        "_current_train_step_time",
-        "current_gradient_accumulation_steps",
-        "entropy_coef",
-        "_last_world_entropy",
-    ),
+    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "_sums", "_last"),
+    *("_current_train_step_time", "current_gradient_accumulation_steps"),
+    *("entropy_coef", "_last_world_entropy", "_entropy_window_stats"),
 )
 """What a step moves in a trainer beside what `aside` puts back."""
+ENTROPY = ("entropy_coef", "_last_world_entropy", "_entropy_window_stats")
+"""What TRL's adaptive entropy bonus moves while it works out the loss."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,14 @@ class Source:
     completion_ids: Sequence[Sequence[int]]
     sizes: tuple[int, ...]
     """Rollouts of each prompt."""
+    weights: float
+    """Sum of the policy's trainable weights: another one means that it has been trained since."""
+
+
+@torch.no_grad()
+def sum_of_weights(model: torch.nn.Module) -> float:
+    """Tells a policy from itself after an update."""
+    return float(sum(p.double().sum() for p in model.parameters() if p.requires_grad))
 
 
 class Preview(Trainer):
@@ -59,11 +65,15 @@ class Preview(Trainer):
     steps: dict[int, Step]
     """The steps that `record_steps` asked for, by number."""
     window_left: int
+    sampler: Any
     _step: int
     _told: set[str]
     _given: Sequence[Sequence[int]] | None
     _seen: list[rows.Batch]
+    _at_start: dict[str, Any]
+    """What the entropy bonus was before the micro-batches of `_seen`."""
     _last: Generation | None
+    reading: type[Any] = Reading
 
     def preview(self, prompts: Any = None, *, row_gradients: bool = True) -> Step:
         """One optimiser step in slow motion: everything of it but the update.
@@ -81,6 +91,10 @@ class Preview(Trainer):
             ValueError: prompts that are not rows, or whose number does not fit the batch.
 
         """
+        if prompts is not None and self.method.sampler is not None:
+            raise ValueError(
+                f"Method {self.method.name!r} chooses prompts itself (sampler): call preview() without any."
+            )
         return self.look(self._rows_for(prompts), row_gradients=row_gradients)[0]
 
     def look(
@@ -96,39 +110,47 @@ class Preview(Trainer):
             completions: token ids to use in place of drawing any.
             row_gradients: as for `preview`.
         """
-        with self.untouched():
+        with self.untouched(), torch.enable_grad():
             set_seed(self.args.seed, device_specific=True)  # as a run starts
             torch.empty((), dtype=torch.int64).random_()  # the seed that the data loader of a run draws for itself
             self._step, self._buffered_inputs, self.window_left = 0, None, 0
             self._given = completions
+            self.state.max_steps = self.state.max_steps or self.args.max_steps
             self.current_gradient_accumulation_steps = self.args.gradient_accumulation_steps
-            reading = Reading(self)
+            reading = self.reading(self)
             for number in range(self.args.gradient_accumulation_steps):
                 self._step = number
                 reading.add(self._prepare_inputs([dict(row) for row in inputs]))
             step = reading.step(row_gradients)
-            assert self._last is not None
-            source = Source(self, self._last.rows, self._last.scored[2], self._last.groups.sizes)
+            drawn, ids, sizes = reading.drawn()
+            source = Source(self, drawn, ids, sizes, sum_of_weights(self.model))
         return dataclasses.replace(step, source=source), reading.gradient
 
     def record(self) -> None:
         """Keep the optimiser step under way, whose micro-batches have all gone through the loss."""
         with self.untouched():
-            reading = Reading(self)
+            for name, value in self._at_start.items():
+                setattr(self, name, value)
             self.window_left = len(self._seen)  # a pooled method has its coefficients already
+            reading = self.reading(self)
             for batch in self._seen:
                 reading.add(batch)
             self.steps[self.state.global_step] = reading.step()
         self._seen = []
 
+    def note(self, batch: rows.Batch) -> None:
+        """Called with each micro-batch of a step that is kept, before its loss is worked out."""
+        if not self._seen:
+            self._at_start = {name: getattr(self, name) for name in ENTROPY if hasattr(self, name)}
+        self._seen.append(batch)
+
     def _rows_for(self, prompts: Any) -> list[dict[str, Any]]:
         """Data-set rows, one a rollout, of this rank."""
         size = self.args.per_device_train_batch_size * self.args.steps_per_generation
+        checks.check_one_generation(self.args)
         if prompts is None:
-            order = iter(self._get_train_sampler())
-            every = [next(order) for _ in range(size * self.accelerator.num_processes)]
-            return [self.train_dataset[i] for i in every[self.here(size)]]
-        found = [self._row(prompt) for prompt in prompts]
+            return self._first_rows(size * self.accelerator.num_processes)[self.here(size)]
+        found = self._chosen_rows(prompts)
         count = len(found) * self.num_generations
         parts = self.args.steps_per_generation * self.accelerator.num_processes
         if not found or count % parts:
@@ -139,10 +161,17 @@ class Preview(Trainer):
         every = [row for row in found for _ in range(self.num_generations)]
         return every[self.here(count // self.accelerator.num_processes)]
 
+    def _first_rows(self, count: int) -> list[dict[str, Any]]:
+        """The first rows of the run's order, of all ranks."""
+        sampler = self.sampler
+        order = iter(self._get_train_sampler())
+        self.sampler = sampler
+        return [self.train_dataset[next(order)] for _ in range(count)]
+
     def _row(self, prompt: Any) -> dict[str, Any]:
         data = self.train_dataset
-        if isinstance(prompt, int) and 0 <= prompt < len(data):
-            return data[prompt]
+        if isinstance(prompt, numbers.Integral) and not isinstance(prompt, bool) and 0 <= int(prompt) < len(data):
+            return data[int(prompt)]
         if isinstance(prompt, Mapping) and set(data.column_names) <= set(prompt):
             return dict(prompt)
         raise ValueError(
@@ -150,24 +179,16 @@ class Preview(Trainer):
             f"the columns {', '.join(data.column_names)} (rewards read them), not {prompt!r:.80}."
         )
 
-    def columns_of(self, rollout: int, batch: rows.Batch, i: int, age: int | None) -> dict[str, Any]:
-        """Data-set columns of a row, as far as they are known, and `completion_ids` of a fresh one, never masked."""
-        last, data = self._last, self.train_dataset
-        if age is None and last is not None:
-            here = rollout - self.accelerator.process_index * len(last.rows)
-            columns = {name: value for name, value in last.rows[here].items() if _is_plain(value)}
-            return {**columns, "completion_ids": list(last.scored[2][here])}
-        ids = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()]
-        prompt = self.processing_class.decode(ids, skip_special_tokens=True)
-        texts = data["prompt"] if "prompt" in data.column_names else []
-        found = next((dict(data[n]) for n, text in enumerate(texts) if text == prompt), {})
-        return {name: value for name, value in found.items() if _is_plain(value)}
+    def _chosen_rows(self, prompts: Any) -> list[dict[str, Any]]:
+        if isinstance(prompts, str | Mapping) or not hasattr(prompts, "__iter__"):
+            raise ValueError(f"preview(prompts=...) takes a list of rows, for example [0, 1], not {prompts!r:.80}.")
+        return [self._row(prompt) for prompt in prompts]
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
         """`aside`, and further: memory of hooks, counters, buffered rollouts and gradients are put back too."""
         kept = {name: getattr(self, name) for name in KEPT if hasattr(self, name)}
-        memory = copy.deepcopy([vars(thing) for thing in self.method.state])
+        restore, steps = remember(list(self.method.state)), self.state.max_steps
         told, grads = set(self._told), [(p, p.grad) for p in self.model.parameters()]
         for p, _ in grads:
             p.grad = None
@@ -178,17 +199,10 @@ class Preview(Trainer):
             self._given = None
             for p, grad in grads:
                 p.grad = grad
-            for thing, had in zip(self.method.state, memory, strict=True):
-                vars(thing).clear()  # not load_state_dict: what an object makes at its first use is in no state
-                vars(thing).update(had)
+            restore()
             for name in KEPT:
                 if name in kept:
                     setattr(self, name, kept[name])
                 elif name in vars(self):
                     delattr(self, name)
-            self._told = told
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a column's value says something to a reader: no prompt (it stands apart), no tensor."""
-    return value is None or isinstance(value, str | int | float | bool)
+            self._told, self.state.max_steps = told, steps

@@ -7,16 +7,15 @@ show.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate.utils import set_seed
 from torch import Tensor
 
 from rlkit.steps.step import QUANTITIES, Step, StepRow
-from rlkit.trainers.preview import Preview, Source, _is_plain
+from rlkit.trainers.preview import Preview
+from rlkit.trainers.reading import is_plain
 
 if TYPE_CHECKING:
     from rlkit.trainers.distill import DistillTrainer
@@ -28,63 +27,6 @@ SCORES = {
     "teacher_logp": "teacher_logps",
 }
 """Names in a step, and in scores."""
-
-
-class DistillPreview(Preview):
-    """What `DistillTrainer` shows of a step."""
-
-    _last: Any
-
-    def look(
-        self,
-        inputs: Sequence[Mapping[str, Any]],
-        completions: Sequence[Sequence[int]] | None = None,
-        row_gradients: bool = True,
-    ) -> tuple[Step, Tensor]:
-        """The step on these rows, one rollout a row, and its gradient (P,).
-
-        Args:
-            inputs: data-set rows.
-            completions: token ids to use in place of drawing any.
-            row_gradients: as for `preview`.
-        """
-        with self.untouched():
-            set_seed(self.args.seed, device_specific=True)  # as a run starts
-            torch.empty((), dtype=torch.int64).random_()  # the seed that the data loader of a run draws for itself
-            self._step, self._buffered_inputs, self._given = 0, None, completions
-            reading = DistillReading(self)  # type: ignore[arg-type]
-            for number in range(self.args.gradient_accumulation_steps):
-                self._step = number
-                reading.add(self._prepare_inputs([dict(row) for row in inputs]))
-            step, ids = reading.step(row_gradients), reading.completions()
-            source = Source(self, list(self._last), ids, (1,) * len(ids))
-        return dataclasses.replace(step, source=source), reading.gradient
-
-    def record(self) -> None:
-        """Keep the optimiser step under way, whose micro-batches have all gone through the loss."""
-        with self.untouched():
-            reading = DistillReading(self)  # type: ignore[arg-type]
-            for batch in self._seen:
-                reading.add(batch)
-            self.steps[self.state.global_step] = reading.step()
-        self._seen = []
-
-    def _rows_for(self, prompts: Any) -> list[dict[str, Any]]:
-        """Data-set rows of this rank, one a rollout."""
-        parts = self.args.gradient_accumulation_steps
-        size, ranks = self.args.per_device_train_batch_size * parts, self.accelerator.num_processes
-        if prompts is None:
-            order = iter(self._get_train_sampler())
-            found = [self.train_dataset[next(order)] for _ in range(size * ranks)]
-        else:
-            found = [self._row(prompt) for prompt in prompts]
-        if not found or len(found) % (parts * ranks):
-            raise ValueError(
-                f"{len(found)} prompts do not divide into {parts * ranks} micro-batches (gradient_accumulation_steps x "
-                "processes): give more than none, and a multiple of them."
-            )
-        share = len(found) // ranks
-        return found[self.accelerator.process_index * share :][:share]
 
 
 class DistillReading:
@@ -117,10 +59,10 @@ class DistillReading:
         """A rank's share of the tokens of the step, as TRL's `compute_loss` has it."""
         return batch["num_items_in_batch"].clamp(min=1.0) / self.trainer.accelerator.num_processes
 
-    def completions(self) -> list[list[int]]:
-        """Token ids in the order of the rows that were given."""
+    def drawn(self) -> tuple[list[dict[str, Any]], list[list[int]], tuple[int, ...]]:
+        """The data-set rows, the token ids of their completions, and the sizes of the groups: one each."""
         found = {int(batch["group"][i]): ids for batch, i, ids in self._each()}
-        return [found[n] for n in sorted(found)]
+        return list(self.trainer._last), [found[n] for n in sorted(found)], (1,) * len(found)
 
     def _each(self) -> Iterator[tuple[dict[str, Any], int, list[int]]]:
         for part in self._parts:
@@ -149,11 +91,12 @@ class DistillReading:
     def _row(self, part: dict[str, Any], i: int, row_gradients: bool) -> StepRow:
         trainer, batch = self.trainer, part["batch"]
         tokenizer = trainer.processing_class
-        columns = {name: value for name, value in trainer._last[int(batch["group"][i])].items() if _is_plain(value)}
+        columns = {name: value for name, value in trainer._last[int(batch["group"][i])].items() if is_plain(value)}
         prompt = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()].tolist()
         ids = batch["completion_ids"][i, : int(batch["completion_mask"][i].sum())].tolist()
         values = {name: part[name][i, : len(ids)].tolist() for name in QUANTITIES if name in part}
         return StepRow(
+            rollout=0,
             group=int(batch["group"][i]),
             prompt=columns.pop("prompt", None) or tokenizer.decode(prompt),
             completion=tokenizer.decode(ids, skip_special_tokens=True),
@@ -183,3 +126,23 @@ class DistillReading:
         trained = [p for p in student.parameters() if p.requires_grad]
         grads = torch.autograd.grad(loss, trained, allow_unused=True)
         return float(torch.stack([g.norm() for g in grads if g is not None]).norm())
+
+
+class DistillPreview(Preview):
+    """What `DistillTrainer` shows of a step."""
+
+    _last: Any
+    reading = DistillReading
+
+    def _rows_for(self, prompts: Any) -> list[dict[str, Any]]:
+        """Data-set rows of this rank, one a rollout."""
+        parts = self.args.gradient_accumulation_steps
+        size, ranks = self.args.per_device_train_batch_size * parts, self.accelerator.num_processes
+        found = self._first_rows(size * ranks) if prompts is None else self._chosen_rows(prompts)
+        if not found or len(found) % (parts * ranks):
+            raise ValueError(
+                f"{len(found)} prompts do not divide into {parts * ranks} micro-batches (gradient_accumulation_steps x "
+                "processes): give more than none, and a multiple of them."
+            )
+        share = len(found) // ranks
+        return found[self.accelerator.process_index * share :][:share]

@@ -39,13 +39,14 @@ class Reading:
         self.gradient = torch.empty(0)
         """(P,) of the loss by all trainable parameters, before clipping; there once `step` has been called."""
         self._parts: list[dict[str, Any]] = []
+        self._by_prompt: dict[str, int] | None = None
 
     def add(self, batch: rows.Batch) -> None:
         """Take one micro-batch through the loss."""
         trainer, (size, width) = self.trainer, batch["completion_ids"].shape
         batch[ROW_INDEX] = torch.arange(size, device=batch["completion_ids"].device)
         with torch.no_grad():
-            logps, entropies = trainer.policy_on(batch)
+            logps, entropies = trainer.policy_on({**batch, "completion_mask": self._written(batch)})
         trainer._probe = probe = Probe()
         try:
             with trainer.compute_loss_context_manager():
@@ -59,7 +60,8 @@ class Reading:
         if "weights" in batch:  # a pooled method has seen all rows, the probe only those that are trained
             found["weight"] = batch["weights"]
         A = batch["advantages"]
-        found["old_logp"] = rows.old_logps(batch, logps, trainer.state.global_step)
+        unmasked = batch["completion_mask"].any(1, keepdim=True)  # TRL sets log-probs of masked completions to 0
+        found["old_logp"] = torch.where(unmasked, rows.old_logps(batch, logps, trainer.state.global_step), logps)
         found["ratio"] = (logps - found["old_logp"]).exp()
         found["advantage"] = (A[:, None] if A.ndim == 1 else A).expand_as(logps)
         self._parts.append({"batch": dict(batch), **found})
@@ -69,10 +71,7 @@ class Reading:
         trainer = self.trainer
         zero = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
         self.gradient = torch.cat([g.detach().flatten() for g in zero])
-        found = [pair for part in self._parts for pair in self._rows(part, row_gradients)]
-        found.sort(key=lambda pair: pair[0])
-        numbers: dict[Any, int] = {}
-        read = [dataclasses.replace(row, group=numbers.setdefault(place[:2], len(numbers))) for place, row in found]
+        read = self._placed([pair for part in self._parts for pair in self._rows(part, row_gradients)])
         logged = {name: values[-1] for name, values in trainer._metrics["train"].items() if values}
         metrics = {"loss": self.loss, "grad_norm": float(self.gradient.norm())}
         metrics |= {name: logged[name] for name in LOGGED if name in logged}
@@ -83,6 +82,44 @@ class Reading:
     @property
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.trainer.model.parameters() if p.requires_grad]
+
+    def drawn(self) -> tuple[list[dict[str, Any]], list[list[int]], tuple[int, ...]]:
+        """The data-set rows and completions of the generation batch, and how many rollouts each prompt has."""
+        last = self.trainer._last
+        assert last is not None
+        return last.rows, last.scored[2], last.groups.sizes
+
+    def _written(self, batch: rows.Batch) -> Tensor:
+        """(B, T) 1 where a token was written, also in a completion that TRL masks because it was cut off."""
+        mask = batch["completion_mask"].clone()
+        for i in (mask.sum(1) == 0).nonzero().flatten().tolist():
+            known = self._fresh(batch, i)
+            mask[i, : len(known[1]) if known else 0] = 1
+        return mask
+
+    def _fresh(self, batch: rows.Batch, i: int) -> tuple[dict[str, Any], list[int]] | None:
+        """Data-set row and token ids of a row of the present generation batch; None for one that joined it later."""
+        last = self.trainer._last
+        joined = "age" in batch and int(batch["age"][i]) > 0 and "replayed" not in batch
+        if joined or last is None:
+            return None
+        here = int(batch["rollout"][i]) - self.trainer.accelerator.process_index * len(last.rows)
+        return last.rows[here], list(last.scored[2][here])
+
+    def _placed(self, found: list[tuple[tuple[int, int, int], StepRow]]) -> list[StepRow]:
+        """The rows in order, with their group and their number in it; old rows are groups of their own, behind."""
+        last = self.trainer._last
+        inside = [] if last is None else [place for size in last.groups.sizes for place in range(size)]
+        numbers: dict[Any, int] = {}
+        count: dict[int, int] = {}
+        out = []
+        for (apart, group, rollout), row in sorted(found, key=lambda pair: pair[0]):
+            if apart:
+                group = numbers.setdefault((apart, group), len(numbers) + (len(last.groups.sizes) if last else 0))
+            rollout = count.get(group, 0) if apart else inside[rollout]
+            count[group] = count.get(group, 0) + 1
+            out.append(dataclasses.replace(row, group=group, rollout=rollout))
+        return out
 
     def _rows(self, part: dict[str, Any], row_gradients: bool) -> Iterator[tuple[tuple[int, int, int], StepRow]]:
         """The rows of a micro-batch, each with where it belongs: (age, group, rollout)."""
@@ -95,15 +132,27 @@ class Reading:
             apart = 0 if "replayed" in numbers else age or 0
             yield (apart, int(numbers["group"]), int(numbers["rollout"])), self._row(part, i, numbers, age, norm)
 
+    def _columns(self, prompt: str) -> dict[str, Any]:
+        """Data-set columns of an old row, found by its prompt."""
+        if self._by_prompt is None:
+            data = self.trainer.train_dataset
+            texts = data["prompt"] if "prompt" in data.column_names else []
+            self._by_prompt = {text: n for n, text in reversed(list(enumerate(texts))) if isinstance(text, str)}
+        number = self._by_prompt.get(prompt)
+        return {} if number is None else dict(self.trainer.train_dataset[number])
+
     def _row(
         self, part: dict[str, Any], i: int, numbers: dict[str, Any], age: int | None, norm: float | None
     ) -> StepRow:
         trainer, batch = self.trainer, part["batch"]
         tokenizer = trainer.processing_class
-        columns = trainer.columns_of(int(numbers["rollout"]), batch, i, age)
         prompt = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()].tolist()
-        length = int(batch["completion_mask"][i].sum())
-        ids = columns.pop("completion_ids", None) or batch["completion_ids"][i, :length].tolist()
+        known = self._fresh(batch, i)
+        columns, ids = known or (
+            self._columns(tokenizer.decode(prompt, skip_special_tokens=True)),
+            batch["completion_ids"][i, : int(batch["completion_mask"][i].sum())].tolist(),
+        )
+        columns = {name: value for name, value in columns.items() if is_plain(value)}
         values = {name: part[name][i, : len(ids)].tolist() for name in QUANTITIES if name in part}
         reward, advantages = numbers.get("reward", math.nan), values["advantage"]
         per_function = {name.removeprefix(REWARD): v for name, v in numbers.items() if name.startswith(REWARD)}
@@ -116,7 +165,7 @@ class Reading:
             completion_ids=ids,
             tokens=[tokenizer.decode([token]) for token in ids],
             reward=None if math.isnan(reward) else reward,
-            rewards=per_function,
+            rewards={name: None if math.isnan(value) else value for name, value in per_function.items()},
             advantage=sum(advantages) / max(1, len(advantages)),
             counted=bool(batch["counted"][i]),
             trained=any(values["coefficient"]),
@@ -190,6 +239,13 @@ def notes(read: Sequence[StepRow]) -> Iterator[str]:
     if out:
         yield f"{out} of {len(read)} rollouts were taken out of the batch by the method."
     if flat:
-        yield f"{flat} of {len(read)} rollouts push nothing: their advantage is 0."
+        only = all(row.advantage == 0 for row in read if row.counted and not row.trained)
+        why = "their advantage is 0" if only else "their advantage or weight is 0, or they were clipped or cut off"
+        yield f"{flat} of {len(read)} rollouts push nothing: {why}."
     if old:
         yield f"{len(old)} of {len(read)} rollouts are replayed, {min(old)} to {max(old)} steps old."
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a column's value says something to a reader: no chat messages, no tensor."""
+    return value is None or isinstance(value, str | int | float | bool)

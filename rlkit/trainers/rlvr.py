@@ -86,13 +86,15 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
         self._live, self._aside = None, False
         self._generation: Generation | None = None
         self._last: Generation | None = None
-        self.record_steps, self.steps = frozenset(record_steps), {}
+        self.record_steps, self.steps = checks.steps_to_record(record_steps), {}
         self._probe, self._given, self._seen = None, None, []
         self._told: set[str] = set()
 
         self.arguments = checks.arguments(given, named)
         super().__init__(**self._checked_arguments(self.arguments, apply_config, copies))
         checks.check_trainable(self.model)
+        if self.record_steps:
+            checks.check_one_generation(self.args)
         seam_checks.check_fit(self.method, self)
         self._plug_in()
         self.skips_rows = skip_zero_advantage and self._skipping_is_exact()

@@ -11,6 +11,8 @@ from accelerate.utils import set_seed
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import has_length
 
+from rlkit.trainers import checks
+
 if TYPE_CHECKING:
     from rlkit.trainers.rlvr import RLVRTrainer
 
@@ -30,6 +32,7 @@ class Watch(TrainerCallback):
     ) -> None:
         """Start from the seed, and refuse save points from which a run could not be resumed exactly."""
         self.trainer.start_over()
+        checks.check_recorded(self.trainer.record_steps, state.max_steps)
         if not state.global_step:
             # TRL seeds when it is built: whatever drew random numbers since then would change the run.
             set_seed(args.seed, device_specific=True)

@@ -112,6 +112,17 @@ def test_values_of_another_type_are_refused_with_name_default_and_value(name: st
         coerce(_known(DEFAULTS), {name: given})
 
 
+@pytest.mark.parametrize(("given", "value"), [("3", 3), (3, 3), ("[17]", [17]), ([17, 18], [17, 18])], ids=str)
+def test_seeds_are_a_number_or_a_list_of_ones_own(given: Any, value: Any) -> None:
+    assert coerce(_known("seeds = 0"), {"seeds": given}) == {"seeds": value}
+
+
+@pytest.mark.parametrize("given", ["no", False, "True", "[1.5]", "x"], ids=str)
+def test_what_is_no_seed_is_refused(given: Any) -> None:
+    with pytest.raises(ParameterError, match="parameter seeds=0 is of type int"):
+        coerce(_known("seeds = 0"), {"seeds": given})
+
+
 def test_misspelt_name_lists_the_known_ones() -> None:
     with pytest.raises(ParameterError, match=r"unknown parameter 'step'.*'steps'.*lr=1e-05, steps=0"):
         coerce(_known(DEFAULTS), {"step": 1})

@@ -29,7 +29,7 @@ def trained(method: Any, look: bool, **settings: Any) -> Any:
     trainer = rlkit.trainer(method, preset="smoke", max_steps=4, reward="graded", **record, **settings)
     if look:
         trainer.preview()
-        trainer.preview([3, 1, 2, 0])
+        trainer.preview(None if trainer.method.sampler else [3, 1, 2, 0])
     trainer.train()
     return trainer
 

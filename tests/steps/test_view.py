@@ -155,7 +155,7 @@ def test_buttons_have_labels_and_tables_have_headers() -> None:
     page = Page(step_html(SMALL))
     labelled = {a["for"] for tag, a in page.elements if tag == "label"}
     assert {a["id"] for a in page.buttons()} == labelled
-    assert [a["scope"] for tag, a in page.elements if "scope" in a] == ["col"] * 7 + ["row"] * 4
+    assert [a["scope"] for tag, a in page.elements if "scope" in a] == ["col"] * 7 + ["row"] * 4 + ["col"] * 2
     assert "script" not in {tag for tag, _ in page.elements}
 
 

@@ -29,6 +29,11 @@ def test_student_and_teacher_are_the_tasks_bases(tmp_path: Path) -> None:
     assert other.model.config._name_or_path.endswith("planted_collapsed")
 
 
+def test_train_seed_gives_every_seed_the_same_rows(tmp_path: Path) -> None:
+    made = [rlkit.trainer("opd", output_dir=str(tmp_path), seed=seed, train_seed=0, **SMALL) for seed in (0, 1)]
+    assert made[0].train_dataset["prompt"] == made[1].train_dataset["prompt"]
+
+
 def test_a_step_draws_as_many_completions_as_grpo_one_a_prompt() -> None:
     grpo, opd = (resolve(get_method(name), get_preset("tiny"), {}, {}) for name in ("grpo", "opd"))
     assert opd["per_device_train_batch_size"] == grpo["per_device_train_batch_size"] == 64
