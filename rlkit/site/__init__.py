@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from rlkit import paths
+from rlkit.show import notebook_sources
 from rlkit.site import gallery, guides, method_page, notebook_page, reference
 from rlkit.site.evidence import Evidence, gather
 from rlkit.site.hook import OUTPUTS
@@ -110,10 +111,11 @@ def _pages(evidence: Mapping[str, Evidence], methods: list[MethodFile]) -> dict[
         "index.md": gallery.front_page(evidence, "notebooks/images/recorded"),
         "claims.md": gallery.ledger(evidence),
     }
-    pages["methods/index.md"] = method_page.index(methods, evidence)
+    sources = notebook_sources()
+    pages["methods/index.md"] = method_page.index(methods, evidence, sources)
     for file in methods:
         for method in file.methods:
-            pages[f"methods/{method.name}.md"] = method_page.page(method, file, evidence)
+            pages[f"methods/{method.name}.md"] = method_page.page(method, file, evidence, sources)
     pages["api/index.md"] = reference.surface()
     return pages | {f"api/{name}.md": reference.room(name, members) for name, members in reference.modules().items()}
 

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from rlkit.method import Method, catalog
-from rlkit.show import notebook_sources, notebooks_of
+from rlkit.show import notebooks_of
 from rlkit.site import parts
 from rlkit.site.evidence import Evidence
 from rlkit.site.method_file import MethodFile
@@ -63,7 +63,11 @@ PAGE = """# {name}
 """
 
 
-def page(method: Method, file: MethodFile, evidence: Mapping[str, Evidence]) -> str:
+Sources = Mapping[str, tuple[str, str]]
+"""What `rlkit.show.notebook_sources` gives."""
+
+
+def page(method: Method, file: MethodFile, evidence: Mapping[str, Evidence], sources: Sources) -> str:
     """The Markdown of a method's page."""
     head = parts.front(title=method.name, description=method.summary, hide=["toc"])
     return head + PAGE.format(
@@ -75,7 +79,7 @@ def page(method: Method, file: MethodFile, evidence: Mapping[str, Evidence]) -> 
         code="\n".join(_code(method, file)),
         settings=_settings(method, file),
         logs=_logs(file),
-        verdicts="\n".join(_verdicts(method, evidence)),
+        verdicts="\n".join(_verdicts(method, evidence, sources)),
     )
 
 
@@ -170,9 +174,9 @@ def _logs(file: MethodFile) -> str:
     return f"{shared}:\n\n{parts.table(('metric', 'what it is'), rows)}"
 
 
-def _verdicts(method: Method, evidence: Mapping[str, Evidence]) -> Iterator[str]:
+def _verdicts(method: Method, evidence: Mapping[str, Evidence], sources: Sources) -> Iterator[str]:
     """The claims of the notebooks that are about the method."""
-    found = notebooks_of(method, notebook_sources())
+    found = notebooks_of(method, sources)
     for slug in (slug for slug in found if slug in evidence):
         notebook = evidence[slug]
         yield f"From [{notebook.title}](../notebooks/{slug}.md):\n"
@@ -182,9 +186,8 @@ def _verdicts(method: Method, evidence: Mapping[str, Evidence]) -> Iterator[str]
         yield "No notebook makes a claim about it yet."
 
 
-def index(files: list[MethodFile], evidence: Mapping[str, Evidence]) -> str:
+def index(files: list[MethodFile], evidence: Mapping[str, Evidence], sources: Sources) -> str:
     """The page that lists all methods."""
-    sources = notebook_sources()
     rows = []
     for method in (method for file in files for method in file.methods):
         slugs = [slug for slug in notebooks_of(method, sources) if slug in evidence]

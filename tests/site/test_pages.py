@@ -145,7 +145,7 @@ def test_a_figure_knows_the_claims_that_its_title_is_computed_from() -> None:
 def test_every_method_has_a_page_with_all_parts(method_files) -> None:
     for file in method_files.values():
         for method in file.methods:
-            text = method_page.page(method, file, {})
+            text = method_page.page(method, file, {}, {})
             for part in ("The idea and its equation", "The code", "Settings", "What it logs", "Verdicts"):
                 assert f"## {part}" in text, method.name
             assert not method.paper or f"https://arxiv.org/abs/{method.paper}" in text
