@@ -11,7 +11,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: help setup figures record test test-all lab course wheelhouse clean clean-all
+.PHONY: help setup figures record test test-all lab course wheelhouse site clean clean-all
 
 help:
 	@echo "make figures    run the notebooks, draw the figures (minutes)"
@@ -21,6 +21,7 @@ help:
 	@echo "make lab        open the notebooks in JupyterLab"
 	@echo "make course     student and solution notebooks into build/course, checked"
 	@echo "make wheelhouse all packages into build/wheelhouse (ARGS=FOLDER), for machines without a network"
+	@echo "make site       everything to read as static pages in build/site (a minute, executes nothing)"
 	@echo "make setup      only make or update .venv"
 	@echo "make clean      remove what was built, keep finished runs and .venv"
 	@echo "make clean-all  remove finished runs and .venv too"
@@ -48,6 +49,9 @@ course: setup
 
 wheelhouse: setup
 	$(BIN)/rlkit wheelhouse $(or $(ARGS),build/wheelhouse)
+
+site: setup
+	$(BIN)/rlkit site $(ARGS)
 
 # Finished runs (build/runs) took minutes to train: only clean-all removes them.
 clean:

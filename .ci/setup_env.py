@@ -149,7 +149,7 @@ def main() -> None:
     if replace or installed_torch().split("+")[0] != pinned_torch():
         index = index or torch_index()
         install_torch(index, replace)
-    pip_install("--constraint", str(CONSTRAINTS), "--editable", ".[dev]")
+    pip_install("--constraint", str(CONSTRAINTS), "--editable", ".[dev,site,browser]")
     STAMP.write_text(json.dumps({"key": key(), "torch_index": index}), encoding="utf-8")
     say(f"done, with torch {installed_torch()}")
 

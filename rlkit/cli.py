@@ -205,6 +205,16 @@ def start(folder: Annotated[Path, typer.Argument(help="A folder of your own; it 
     typer.echo(f"{len(files)} notebooks in {own}. Next:\n  cd {folder}\n  python -m jupyterlab notebooks")
 
 
+@app.command()
+def site(folder: Annotated[Path | None, typer.Option(help="Where to; build/site by default.")] = None) -> None:
+    """Write everything there is to read as static pages: notebooks, methods, claims, API. Nothing is executed."""
+    from rlkit.site import build
+
+    with _said_plainly():
+        made = build(folder)
+    typer.echo(f"{made.pages} pages, {made.size / 1e6:.1f} MB: open {_short(made.folder / 'index.html')}")
+
+
 @app.command("build-bases")
 def build_bases(
     names: Annotated[list[str] | None, typer.Argument(help="Bases; all by default.")] = None,

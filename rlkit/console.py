@@ -14,7 +14,7 @@ def said_plainly() -> Iterator[None]:
     """What went wrong in one line instead of a traceback."""
     try:
         yield
-    except (ValueError, KeyError, OSError, LookupError) as error:
+    except (ValueError, KeyError, OSError, LookupError, ModuleNotFoundError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
         raise fail(str(text)) from None
 

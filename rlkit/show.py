@@ -91,22 +91,24 @@ def paper_link(paper: str) -> Markup:
 
 
 def _catalog(methods: Iterable[Method]) -> Iterator[tuple[Method, str, str]]:
-    sources = dict(_sources())
+    sources = notebook_sources()
     claims = {notebook: document["claims"] for notebook, document in committed_claims().items()}
     for method in methods:
         slugs = notebooks_of(method, sources)
         yield method, ", ".join(slugs), count_verdicts(claim for slug in slugs for claim in claims.get(slug, ()))
 
 
-def _sources() -> Iterator[tuple[str, tuple[str, str]]]:
-    """Slug, source of the first cell, and source of the cell tagged `arms`, of each notebook."""
+def notebook_sources() -> dict[str, tuple[str, str]]:
+    """By slug: the source of the first cell, and of the cell tagged `arms`, of each notebook."""
     from rlkit.notebooks import available
 
+    found = {}
     for slug, path in available().items():
         cells = json.loads(path.read_text(encoding="utf-8")).get("cells", [])
         texts = ["".join(cell["source"]) for cell in cells]
         arms = [text for cell, text in zip(cells, texts, strict=True) if "arms" in cell["metadata"].get("tags", [])]
-        yield slug, ("".join(texts[:1]), "\n".join(arms))
+        found[slug] = ("".join(texts[:1]), "\n".join(arms))
+    return found
 
 
 def notebooks_of(method: Method, sources: Mapping[str, tuple[str, str]]) -> list[str]:

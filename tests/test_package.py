@@ -144,7 +144,7 @@ def test_environment_file_installs_this_package_with_the_constraints() -> None:
     (pip,) = [entry["pip"] for entry in environment["dependencies"] if isinstance(entry, dict)]
     assert {re.split(r"[<>=]", entry)[0] for entry in plain} >= {"python", "make", "pip"}
     assert f"python{PROJECT['requires-python']}" in plain
-    assert pip == ["-c constraints.txt", "-e .[dev]"]
+    assert pip == ["-c constraints.txt", "-e .[dev,site,browser]"]
 
 
 def test_workflows_run_the_promised_systems_and_versions() -> None:
