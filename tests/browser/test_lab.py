@@ -21,7 +21,7 @@ import pytest
 from rlkit.notebooks import available
 from tests import sites
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 TOUR, OTHER = "tour", "median_baseline"
 PRESET = re.compile(r"^preset = .*$", re.MULTILINE)
 SECONDS = 300
