@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests import sites
 
 pytestmark = pytest.mark.slow
+ELSEWHERE = re.compile(r"^(?:https?|wss?)://(?!127\.0\.0\.1[:/])")
 NARROW, WIDE = {"width": 400, "height": 800}, {"width": 1280, "height": 900}
 SOME = ("index", "claims", "methods/index", "methods/mc_grpo", f"notebooks/{sites.RUN}", "guide/start", "api/index")
 
@@ -48,10 +49,17 @@ class Visit:
         self.context.set_default_timeout(120_000)  # a busy machine is slow, not broken
         self.page = self.context.new_page()
         self.wrong: list[str] = []
+        self.under_way = 0
+        self.page.on("request", lambda _: self._count(1))
+        self.page.on("requestfinished", lambda _: self._count(-1))
+        self.page.on("requestfailed", lambda _: self._count(-1))
         self.page.on("console", self._said)
         self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
         self.page.on("response", self._answered)
-        self.page.route("**/*", self._asked)
+        self.page.route(ELSEWHERE, self._asked)
+
+    def _count(self, step: int) -> None:
+        self.under_way += step
 
     def _said(self, message: Any) -> None:
         if message.type in ("error", "warning"):
@@ -62,15 +70,22 @@ class Visit:
             self.wrong.append(f"{self.page.url}: {response.url} gave {response.status}")
 
     def _asked(self, route: Any) -> None:
-        if urlsplit(route.request.url).hostname in ("127.0.0.1", None):
-            return route.continue_()
         self.wrong.append(f"{self.page.url} asked for {route.request.url}")
-        return route.abort()
+        route.abort()
 
     def open(self, url: str) -> Any:
         self.page.goto(url, wait_until="load")
         self.page.wait_for_function("document.fonts.status === 'loaded'")
+        self.settle()
         return self.page
+
+    def settle(self) -> None:
+        """Wait until nothing is being loaded: what is broken off by leaving a page looks like an error of the page."""
+        for _ in range(2000):
+            if self.under_way <= 0:
+                return
+            self.page.wait_for_timeout(20)
+        raise AssertionError(f"{self.page.url} is still loading")
 
     def __enter__(self) -> Visit:
         return self
@@ -100,6 +115,7 @@ def test_every_page_loads_without_an_error_and_fits_400_pixels(browser, folder, 
             page = visit.open(f"{address}/{path.relative_to(folder).as_posix()}")
             wide += [path.name] if overflow(page) > 0 else []
             bad += seen_pictures(page)[1]
+            visit.settle()
         assert visit.wrong == []
         assert wide == []
         assert bad == []
