@@ -33,6 +33,13 @@ SEAMS = {
 BEGINS = re.compile(r"^(What is different here(?:, and why)?\.|Papers?:)", re.MULTILINE)
 """How paragraphs of the files begin; set in bold."""
 
+TEACHERS = {
+    "model": "a model of its own",
+    "initial": "the starting weights of the student",
+    "self": "the student itself, as it is now",
+    "none": "none",
+}
+
 PAGE = """# {name}
 
 <p class="rl-lead">{summary}</p>
@@ -103,6 +110,8 @@ def _facts(method: Method, file: MethodFile) -> Markup:
     rows.append(("seams", said or "none: settings of the trainer only"))
     if method.pooled:
         rows.append(("pooled", "its numbers are taken over all rows of a step"))
+    if method.trainer == "distill":
+        rows.append(("teacher", TEACHERS.get(method.teacher, method.teacher)))
     siblings = [m.name for m in file.methods if m.name != method.name]
     own = parts.link(parts.code(f"rlkit/methods/{file.name}.py"), f"../api/methods.html#rlkit.methods.{file.name}")
     beside = Markup(", ").join(parts.link(parts.code(name), f"{name}.html") for name in siblings)

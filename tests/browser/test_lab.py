@@ -21,7 +21,7 @@ import pytest
 from rlkit.notebooks import available
 from tests import sites
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 TOUR, OTHER = "tour", "median_baseline"
 PRESET = re.compile(r"^preset = .*$", re.MULTILINE)
 SECONDS = 300
@@ -137,6 +137,7 @@ def wait_until_up(lab: Lab, process: subprocess.Popen) -> None:
 def test_a_notebook_runs_and_answers(browser, lab, screenshot) -> None:
     """One test, because what is looked at takes a minute to run: every step is a function below."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(1000 * SECONDS)  # a busy machine is slow, not broken
     page = context.new_page()
     run_all(lab, page)
     screenshot(page, "lab-after-run-all")
@@ -150,7 +151,7 @@ def test_a_notebook_runs_and_answers(browser, lab, screenshot) -> None:
 def run_all(lab: Lab, opened: Any) -> None:
     """Open the notebook and press Run All Cells."""
     opened.goto(f"{lab.address}/lab/tree/{lab.notebook.name}")
-    opened.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=60_000)
+    opened.locator(".jp-Notebook .jp-Cell").first.wait_for()
     wait_for_kernel(lab, opened)
     opened.get_by_role("menuitem", name="Run", exact=True).click()
     opened.get_by_role("menuitem", name="Run All Cells", exact=True).click()

@@ -45,6 +45,7 @@ class Visit:
 
     def __init__(self, browser: Any, **options: Any) -> None:
         self.context = browser.new_context(**options)
+        self.context.set_default_timeout(120_000)  # a busy machine is slow, not broken
         self.page = self.context.new_page()
         self.wrong: list[str] = []
         self.page.on("console", self._said)
@@ -191,6 +192,6 @@ def test_search_finds_a_function(browser, folder, address, place) -> None:
         page = visit.open(f"{root}/index.html")
         page.locator('.md-search__input[name="query"]').fill("median_pivot")
         found = page.locator(".md-search-result__item")
-        found.first.wait_for(timeout=20_000)
+        found.first.wait_for()
         assert found.first.get_by_text("median_pivot").first.is_visible()
         assert visit.wrong == []
