@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-import platform
 import random
 import statistics
 import sys
@@ -22,11 +21,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-README = Path(__file__).with_name("README.md")
-BEGIN, END = "<!-- replay:begin -->", "<!-- replay:end -->"
+from benchmarks.readme import about, write
+
 WARM_UP = 8
 SETTINGS = {"prompts_per_step": 2, "num_generations": 8, "train_size": 1024}
 """16 rollouts a step."""
@@ -135,9 +133,6 @@ def memory(buffer: Any) -> tuple[float, float, float]:
 
 def report(steps: int) -> str:
     """All tables as Markdown."""
-    import torch
-    import trl
-
     _, plain, _ = train("grpo", steps)
     trainer, replay, parts = train("replay_uniform", steps, **REPLAY)
     step, without = statistics.median(replay), statistics.median(plain)
@@ -163,9 +158,8 @@ def report(steps: int) -> str:
         f"A stored completion token takes {numbers:.0f} bytes of numbers, {whole:.0f} with Python's objects around "
         f"them (rows of {length:.0f} tokens; longer rows take less a token).",
         "",
-        f"Preset tiny, 16 rollouts and 64 trained rows a step, {len(replay)} steps after {WARM_UP} to warm up; torch "
-        f"{torch.__version__}, TRL {trl.__version__}, Python {platform.python_version()}, {platform.system()} "
-        f"{platform.machine()}, one thread.",
+        f"Preset tiny, 16 rollouts and 64 trained rows a step, {len(replay)} steps after {WARM_UP} to warm up; "
+        f"{about()}.",
     ]
     return "\n".join(lines)
 
@@ -180,9 +174,7 @@ def main() -> None:
     text = report(given.steps)
     print(text)
     if not given.dry:
-        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
-        new = f"{before}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}"
-        README.write_text(new, encoding="utf-8", newline="\n")
+        write("replay", text)
 
 
 if __name__ == "__main__":

@@ -210,5 +210,5 @@ def test_interrupting_ends_the_kernel(workspace: Path) -> None:
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(90) == 130
     assert not psutil.pid_exists(int((workspace / "pid").read_text(encoding="utf-8")))

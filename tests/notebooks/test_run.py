@@ -77,7 +77,7 @@ def test_failures_of_the_kernel_are_named_and_the_copy_is_kept(
     before = source.read_bytes()
     started = time.monotonic()
     outcome = notebooks.run("demo", Options(timeout=timeout))
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 120, "it fails by itself, not at a limit"
     assert not outcome.ok
     assert re.search(message, outcome.message), outcome.message
     assert outcome.executed == paths.build() / "executed" / "tiny" / "demo.ipynb"
