@@ -67,7 +67,7 @@ class Evidence:
         first = self.source.cells[0].source if self.source.cells else ""
         for block in re.split(r"\n\s*\n", first):
             text = " ".join(line for line in block.splitlines() if not line.startswith("#")).strip()
-            if text and not re.match(r"[|!<\[]|Paper\b|arXiv\b|\*\*Paper", text):
+            if text and " · " not in text and not re.match(r"[|!<\[]|(?:\*\*)?Papers?\b|arXiv\b", text):
                 return text
         return ""
 

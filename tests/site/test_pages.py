@@ -198,7 +198,9 @@ def test_a_value_that_is_a_function_is_shown_as_what_it_returns(method_files) ->
 
 
 def demo(**more) -> Evidence:
-    source = v4.new_notebook(cells=[v4.new_markdown_cell("# A *title*\n\n[arXiv 1](x)\n\nOne **thing**. Two things.")])
+    source = v4.new_notebook(
+        cells=[v4.new_markdown_cell("# A *title*\n\nG: [arXiv 1](x) · run it\n\nOne **thing**. Two things.")]
+    )
     pictures = {"curve": Picture("curve", Path("curve.svg"), 'Says "yes"', ("faster",))}
     return dataclasses.replace(Evidence("demo", source, committed=pictures, claims={"faster": CLAIM}), **more)
 
