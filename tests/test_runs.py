@@ -492,9 +492,9 @@ print("finished", flush=True)
 """
 
 
-def start(home: Path, **options: Any) -> Any:
+def start(home: Path, script: str = SCRIPT, **options: Any) -> Any:
     env = {**os.environ, "RLKIT_HOME": str(home), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT], env=env, text=True, **options)
+    return subprocess.Popen([sys.executable, "-c", script], env=env, text=True, **options)
 
 
 def wait_until(condition: Any, seconds: Any = 120) -> None:
@@ -526,14 +526,16 @@ def test_kill_9_half_way_and_start_again_gives_the_metrics_of_an_uninterrupted_g
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_ctrl_c_stops_promptly_and_keeps_what_is_finished(tmp_path: Path) -> None:
-    process = start(tmp_path, stderr=subprocess.PIPE, start_new_session=True)
+    many = SCRIPT.replace("'seeds': 2", "'seeds': 10")  # enough to be in the middle when the first is seen
+    assert many != SCRIPT
+    process = start(tmp_path, many, stderr=subprocess.PIPE, start_new_session=True)
     wait_until(lambda: metrics_files(tmp_path))
     started = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: parent and workers get it
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - started < 5
     assert "KeyboardInterrupt" in errors
-    assert 1 <= len(metrics_files(tmp_path)) < 4
+    assert 1 <= len(metrics_files(tmp_path)) < 20
 
 
 @pytest.mark.slow
