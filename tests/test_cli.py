@@ -204,7 +204,11 @@ def test_interrupting_ends_the_kernel(workspace: Path) -> None:
 
     import psutil
 
-    process = subprocess.Popen([sys.executable, "-m", "rlkit", "figures"], stderr=subprocess.PIPE, text=True)
+    def hear() -> None:  # a shell's background jobs inherit a SIGINT that is ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    command = [sys.executable, "-m", "rlkit", "figures"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hear)
     for _ in range(150):
         if (workspace / "pid").is_file() and (workspace / "pid").read_text(encoding="utf-8"):
             break

@@ -528,7 +528,11 @@ def test_kill_9_half_way_and_start_again_gives_the_metrics_of_an_uninterrupted_g
 def test_ctrl_c_stops_promptly_and_keeps_what_is_finished(tmp_path: Path) -> None:
     many = SCRIPT.replace("'seeds': 2", "'seeds': 10")  # enough to be in the middle when the first is seen
     assert many != SCRIPT
-    process = start(tmp_path, many, stderr=subprocess.PIPE, start_new_session=True)
+
+    def hear() -> None:  # a shell's background jobs inherit a SIGINT that is ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    process = start(tmp_path, many, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=hear)
     wait_until(lambda: metrics_files(tmp_path))
     started = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does: parent and workers get it
