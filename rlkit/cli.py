@@ -41,6 +41,7 @@ Values = Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A n
 Fresh = Annotated[bool, typer.Option("--fresh", help="Train again what is in the store.")]
 Recorded = Annotated[bool, typer.Option("--recorded", help="Redraw the committed figures; nothing is trained.")]
 Check = Annotated[bool, typer.Option("--check", help="Write only to build/; exit 1 if broken, 3 if a verdict changed.")]
+Record = Annotated[bool, typer.Option("--record", help="Keep what preset small gives, to be shown elsewhere.")]
 Timeout = Annotated[float | None, typer.Option(min=1, help="Seconds a notebook may take.")]
 
 
@@ -62,6 +63,7 @@ def figures(
     fresh: Fresh = False,
     recorded: Recorded = False,
     check: Check = False,
+    record: Record = False,
     timeout: Timeout = None,
 ) -> None:
     """Execute notebooks, draw their figures, and set their verdicts beside the committed ones."""
@@ -75,7 +77,7 @@ def figures(
     for name, value in {"preset": preset, "seeds": own or seeds}.items():
         if value is not None and values.setdefault(name, value) != value:
             raise _fail(f"--{name} and -p {name}= contradict each other")
-    options = notebooks.Options(values, jobs, timeout, fresh, recorded, check)
+    options = notebooks.Options(values, jobs, timeout, fresh, recorded, check, record)
     try:
         outcomes = notebooks.run_all(slugs or [], options)
     except notebooks.NotebookError as error:

@@ -27,6 +27,8 @@ class Preset:
     """torch threads per process; None leaves torch's own choice."""
     workers: int | None = None
     """Worker processes of a grid; None for one per core, 0 for none: where starting them takes longer than the runs."""
+    real: bool = False
+    """Whether it trains a real pretrained model: a notebook's tiny part is then read from what is recorded."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """TRL options and rlkit's own (`prompts_per_step`, `train_size`, `eval_every`, `eval_size`)."""
 

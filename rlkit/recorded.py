@@ -212,7 +212,10 @@ def _json(value: Any) -> bytes:
 
 
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put a new folder in the place of an old one; where the disk refuses, the old one stays as it was."""
+    """Put new files in the place of a folder's old ones; where the disk refuses, the old ones stay as they were.
+
+    Folders inside it stay: they hold what a real model gave, which another command records.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
@@ -220,6 +223,8 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         new.mkdir()
         for name, content in files.items():
             (new / name).write_bytes(content)
+        for inside in (path for path in folder.glob("*") if path.is_dir()):
+            shutil.copytree(inside, new / inside.name)
         if folder.exists():
             os.replace(folder, work / "old")
         os.replace(new, folder)

@@ -2,7 +2,8 @@
 
 Only the preset `full` with nothing else changed writes to `figures/SLUG` and `data/recorded/SLUG`; everything else
 writes to `build/figures/PRESET/SLUG`, with the metrics of its runs as `runs.csv`, which `rlkit pool` merges. In
-recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back.
+recorded mode (`RLKIT_RECORDED=1`) nothing is trained: all is read back. The presets that train a real model read the
+tiny part back as well (`rlkit/real_model.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from rlkit.course.pool import export
 from rlkit.files import write_atomic
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
-from rlkit.recorded import NotRecorded, Recorded, kept
+from rlkit.real_model import RealModel
+from rlkit.recorded import INDEX, NotRecorded, Recorded, kept
 from rlkit.runs import results
 from rlkit.runs.digest import digest, join
 from rlkit.runs.table import Runs
@@ -39,7 +41,7 @@ KEPT = {"kept": True}
 """In place of a measurement's inputs: tells what `Study.keep` recorded from a measure function of the same name."""
 
 
-class Study(SlowMotion):
+class Study(RealModel, SlowMotion):
     """A notebook's experiment.
 
     Args:
@@ -63,9 +65,10 @@ class Study(SlowMotion):
         self.slug, self.preset = slug, get_preset(preset).name
         self.seeds = seeds or get_preset(preset).seeds
         self.common: dict[str, Any] = {name: value for name, value in (("max_steps", steps), ("model", model)) if value}
-        self.recorded = os.environ.get("RLKIT_RECORDED") == "1"
+        redraw = os.environ.get("RLKIT_RECORDED") == "1"
+        self.recorded = redraw or (get_preset(preset).real and (paths.recorded(slug) / INDEX).is_file())
         changed = bool(seeds or self.common) or _differ(slug, parameters)
-        self.writes, self.output = _destination(slug, self.preset, changed, self.recorded)
+        self.writes, self.output = _destination(slug, self.preset, changed, redraw)
         self._kept = Recorded(slug, self.preset)
         self._committed = _committed(slug)
         self._verdicts: dict[str, Verdict] = {}

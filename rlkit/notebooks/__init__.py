@@ -6,6 +6,7 @@ recorded data redrawn, write to `figures/`; everything else writes to `build/fig
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
 from rlkit.method import near
-from rlkit.notebooks.kernel import Job, NotebookError, execute, kill_kernels
+from rlkit.notebooks.kernel import OFFLINE, Job, NotebookError, execute, kill_kernels
 from rlkit.notebooks.outputs import changes, claims_in, expected, same_bytes, stamps, verify
 from rlkit.notebooks.parameters import Parameter, ParameterError, coerce, read_parameters, tags
 from rlkit.notebooks.progress import Watch
@@ -47,6 +48,8 @@ class Options:
     """Redraw the committed figures from `data/recorded`, without training."""
     check: bool = False
     """Write to `build/check` only."""
+    record: bool = False
+    """Record what a preset with a real model gives in `data/recorded/SLUG/PRESET`."""
 
 
 @dataclass
@@ -189,8 +192,9 @@ def _prepare(slug: str, notebook: NotebookNode, options: Options, outcome: Outco
     if options.recorded:
         given = _as_recorded(slug, known, given)
     outcome.preset = str(given.get("preset", known["preset"].default if "preset" in known else ""))
-    if outcome.preset:
-        get_preset(outcome.preset)
+    real = bool(outcome.preset) and get_preset(outcome.preset).real
+    if options.record and (options.check or not real or given.get("model")):
+        raise NotebookError("--record keeps what a preset with a real model gives: small or gpu, with its own model")
     kind = "check" if options.check else "recorded" if options.recorded else outcome.preset or "default"
     writes = not options.check and (options.recorded or (outcome.preset == "full" and _only_preset(known, given)))
     outcome.output = output = paths.figures(slug) if writes else _throwaway(kind, slug)
@@ -198,7 +202,7 @@ def _prepare(slug: str, notebook: NotebookNode, options: Options, outcome: Outco
     outcome.executed.unlink(missing_ok=True)
     if options.check:
         shutil.rmtree(output, ignore_errors=True)
-    environment = _environment(options, output, writes)
+    environment = _environment(options, output, writes) | (_network(outcome.preset) if real else {})
     cells = len(notebook.cells)
     return Job(slug, available()[slug], cells, outcome.executed, given, environment, options.timeout), output
 
@@ -228,7 +232,14 @@ def _environment(options: Options, output: Path, writes: bool) -> dict[str, str]
     environment |= {"RLKIT_WRITE": "1"} if writes else {"RLKIT_OUTPUT": str(output)}
     environment |= {"RLKIT_RECORDED": "1"} if options.recorded else {}
     environment |= {"RLKIT_FRESH": "1"} if options.fresh else {}
+    environment |= {"RLKIT_RECORD": "1"} if options.record else {}
     return environment | ({"RLKIT_HOME": str(_check_home())} if options.check else {})
+
+
+def _network(preset: str) -> dict[str, str]:
+    """Who asks for a preset whose model is on the hub asks for the hub."""
+    on_hub = "/" in get_preset(preset).model
+    return {name: os.environ.get(name, "0") for name in OFFLINE} if on_hub else {}
 
 
 def _check_home() -> Path:

@@ -32,7 +32,7 @@ THREADS = (
     "VECLIB_MAXIMUM_THREADS",
 )
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
-HANDSHAKE = ("RLKIT_RECORDED", "RLKIT_OUTPUT", "RLKIT_WRITE", "RLKIT_WORKERS", "RLKIT_FRESH", "RLKIT_PROGRESS")
+HANDSHAKE = tuple(f"RLKIT_{word}" for word in ("RECORDED", "RECORD", "OUTPUT", "WRITE", "WORKERS", "FRESH", "PROGRESS"))
 
 _running: set[int] = set()
 """Process ids of the kernels that are alive, so that Ctrl-C ends them too."""
@@ -63,8 +63,9 @@ class Job:
 def kernel_environment(job: Job, private: Path) -> dict[str, str]:
     """What the kernel's environment has beyond ours.
 
-    One thread per process (the grid's workers use the cores), no network unless `HF_HUB_OFFLINE=0` asks for it, figures
-    inline, no user's IPython start-up files, and the same rlkit as here. A wrong solution of an exercise is an error.
+    One thread per process (the grid's workers use the cores), no network unless `HF_HUB_OFFLINE=0` or a preset whose
+    model is on the hub asks for it, figures inline, no user's IPython start-up files, and the same rlkit as here. A
+    wrong solution of an exercise is an error.
     """
     offline = "0" if os.environ.get("HF_HUB_OFFLINE") == "0" else "1"
     extra = {"RLKIT_ROOT": str(paths.root()), "IPYTHONDIR": str(private), "PYTHONHASHSEED": "0"}

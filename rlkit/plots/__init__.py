@@ -95,6 +95,7 @@ def lines(
     logx: bool = False,
     level: float | None = None,
     extra: str = "",
+    band: bool = True,
     ax: Axes | None = None,
 ) -> Figure:
     """One line per `by`: the mean of `y` over `over` at each `x`, with its 95 % t interval as a band.
@@ -113,6 +114,7 @@ def lines(
         logx: logarithmic x axis, ticks at the values themselves.
         level: a horizontal reference line, dotted.
         extra: a sentence for the caption.
+        band: False for a thin line a seed in place of the interval, which over two seeds would fill the panel.
         ax: draw there, without caption; the title becomes the panel's.
     """
     roles = roles or dict.fromkeys(frame[by].unique(), "variant")
@@ -124,7 +126,9 @@ def lines(
         for name in (name for name in roles if (frame[by] == name).any()):
             part = frame[frame[by] == name]
             table = np.array([_point(rows, x, y) for _, rows in part.groupby(at or x)])
-            _line(panel, table, looks[name], str(_label(name, part, over)))
+            _line(panel, table, looks[name], str(_label(name, part, over)), band)
+            for _, rows in () if band else part.groupby(over):
+                panel.plot(rows[x], rows[y], color=looks[name]["color"], alpha=0.45, linewidth=0.8)
             ends[str(_label(name, part, over))] = (table[-1, 0], table[-1, 1], looks[name]["color"])
         _x_axis(panel, frame[x].to_numpy(float), logx)
         label_ends(panel, ends)
@@ -150,10 +154,11 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}") + 0.0  # no minus zero
 
 
-def _line(panel: Axes, table: np.ndarray, looks: Mapping[str, Any], label: str) -> None:
+def _line(panel: Axes, table: np.ndarray, looks: Mapping[str, Any], label: str, band: bool) -> None:
     few = len(table) <= 12
     panel.plot(table[:, 0], table[:, 1], label=label, **{**looks, "marker": looks["marker"] if few else None})
-    panel.fill_between(table[:, 0], table[:, 2], table[:, 3], color=looks["color"], alpha=0.18, linewidth=0)
+    if band:
+        panel.fill_between(table[:, 0], table[:, 2], table[:, 3], color=looks["color"], alpha=0.18, linewidth=0)
 
 
 def _label(name: str, part: pd.DataFrame, over: str) -> str:
