@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlkit.method import near
-from rlkit.tasks.base import OptionTask, Reward, check_split, stable_fraction
+from rlkit.tasks.base import OptionTask, Reward, check_split, stable_fraction, text_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 BOXED = r"Think step by step, then write the final answer in \boxed{}."
 HASHED = "Think step by step, then write the final answer on a line of its own after ####."
 STYLES = {"boxed": (BOXED, "\\boxed{{{}}}"), "hashed": (HASHED, "#### {}"), "none": ("", "\\boxed{{{}}}")}
+
+
+def form(completions: Sequence[Any], **columns: Any) -> list[float]:
+    r"""1.0 where an answer stands in a box or after `####`, whatever it is: the control that sees no gold answer."""
+    from rlkit.grading.answers import marked
+
+    return [float(bool(marked(text_of(completion)))) for completion in completions]
 
 
 @dataclass(frozen=True)
@@ -38,10 +45,10 @@ class GradedTask(OptionTask):
 
     @property
     def rewards(self) -> Mapping[str, Reward]:
-        """`math`: 1 for the right answer, else 0."""
+        """`math`: 1 for the right answer, else 0. `form`: 1 for an answer that is marked, right or not."""
         from rlkit.rewards import math
 
-        return {"math": math}
+        return {"math": math, "form": form}
 
     def solution(self, gold: str) -> str:
         """The gold answer as a completion that marks it."""
