@@ -18,6 +18,7 @@ import pandas as pd
 from rlkit import paths, runs
 from rlkit.presets import get_preset
 from rlkit.recorded import NotRecorded, Recorded, kept
+from rlkit.runs.arms import TIERS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +93,7 @@ class RealModel:
     def _train_real(self, arms: Sequence[runs.Arm], keep: list[str]) -> Runs:
         """Runs of this preset; their metrics are recorded where `--record` asks for it."""
         mine = [dataclasses.replace(arm, settings={**arm.settings, **self.common}) for arm in arms]
-        done = runs.run(mine, preset=self.preset, seeds=self.seeds)
+        done = runs.run(mine, preset=self.preset, seeds=self.seeds, tiers=TIERS)
         done.frame = kept(done.frame, keep)
         if os.environ.get("RLKIT_RECORD") == "1":
             data = Recorded(self.slug, self.preset, milliseconds=done.milliseconds)
