@@ -91,6 +91,16 @@ def home() -> Path:
     return user_cache_path("rlkit-lab") / "runs"
 
 
+def models() -> Path:
+    """Pretrained models that rlkit fetched or made, for all checkouts: `RLKIT_MODELS`, else the platform's cache."""
+    named = os.environ.get("RLKIT_MODELS")
+    if named:
+        return Path(named).resolve()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("rlkit-lab") / "models"
+
+
 def _data(base: Path) -> Path:
     """A checkout keeps its data in `data/`; a wheel puts the same folders straight into `_data/`."""
     return base / "data" if (base / "data").is_dir() else base

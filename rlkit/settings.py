@@ -25,8 +25,17 @@ OWN: dict[str, Any] = {
     "eval_every": int,
     "eval_size": int,
     "validation_size": int,
+    "quantization": str,
+    "lora_r": int,
+    "lora_alpha": int,
+    "lora_dropout": float,
+    "lora_target_modules": str,
 }
 """rlkit's own settings beside TRL's options and the method's.
+
+`quantization`: "nf4" (4-bit weights under adapters) or "none". `lora_r`: rank of the LoRA adapters, 0 to train all
+weights. `lora_alpha`: their scale, 0 for twice the rank. `lora_target_modules`: "all-linear", or names of layers joined
+with + (q_proj+v_proj).
 
 `train_seed`: what the training rows are drawn from, where every seed is to have the same ones (None: the run's seed).
 `validation_size`: how many prompts of the validation split are evaluated beside those of the test split, to choose a

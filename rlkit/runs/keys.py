@@ -5,6 +5,7 @@ Arms of different notebooks or presets with the same content share a run. Nothin
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import sys
@@ -123,11 +124,13 @@ def measure_parts(function: Callable[..., Any], inputs: Mapping[str, Any], seed:
 def model_digest(model: Any) -> str:
     """Hash of the weights: a base or folder by its files, a hub id by its commit, a model object by its tensors."""
     from rlkit import paths
+    from rlkit.models import smollm2
 
     if not isinstance(model, str | Path):
         return digest(model, "the model")
     own = paths.bases() / model
-    folder = own if (own / "config.json").is_file() else Path(model)
+    named = smollm2.folder() if str(model) == smollm2.NAME else Path(model)
+    folder = own if (own / "config.json").is_file() else named
     if folder.is_dir():
         files = sorted(path for path in folder.iterdir() if path.suffix in WEIGHTS and path.name != "curve.json")
         return join(*(f"{path.name} {_file_digest(path)}" for path in files))
@@ -135,13 +138,24 @@ def model_digest(model: Any) -> str:
 
 
 def _commit(name: str) -> str:
-    """The commit of a hub model in the local cache; "unknown" before it was ever downloaded."""
+    """The commit that is pinned, or that of the local cache; "unknown" before it was ever downloaded."""
     from huggingface_hub import try_to_load_from_cache
 
+    from rlkit.models.loading import REVISIONS
+
+    if name in REVISIONS:
+        return REVISIONS[name]
     found = try_to_load_from_cache(name, "config.json")
     return Path(found).parent.name if isinstance(found, str) else "unknown"
 
 
 def _file_digest(path: Path) -> str:
+    stat = path.stat()
+    return _digest_at(path, stat.st_mtime_ns, stat.st_size)
+
+
+@functools.lru_cache(maxsize=256)
+def _digest_at(path: Path, changed: int, size: int) -> str:
+    """Of a file as it was at that time: 540 MB of weights are read once a process."""
     content = path.read_bytes()
     return hashlib.sha256(content.replace(b"\r\n", b"\n") if path.suffix == ".json" else content).hexdigest()

@@ -13,6 +13,7 @@ from rlkit.prompts import for_model
 from rlkit.settings import Settings
 from rlkit.tasks.base import Task
 from rlkit.trainers.distill import DistillTrainer
+from rlkit.trainers.factory import adapters_for
 from rlkit.trainers.teachers import load_teacher
 
 
@@ -31,12 +32,13 @@ def build(
         named: further arguments of `DistillTrainer`.
 
     """
-    student, tokenizer = load_model(model)
+    quantization = settings.get("quantization", "none")
+    student, tokenizer = load_model(model, quantization=quantization)
     args = DistillationConfig(
         seed=seed, data_seed=seed, **{"output_dir": str(paths.build() / "trainer"), **settings.config}
     )
     drawn_from = seed if settings.get("train_seed") is None else settings["train_seed"]
-    taught = (None, None) if teacher is None else load_teacher(teacher, args)
+    taught = (None, None) if teacher is None else load_teacher(teacher, args, quantization)
     return DistillTrainer(
         model=student,
         teacher_model=taught[0],
@@ -44,6 +46,7 @@ def build(
         args=args,
         train_dataset=for_model(task.dataset("train", settings["train_size"], seed=drawn_from), tokenizer),
         processing_class=tokenizer,
+        peft_config=adapters_for(settings, seed),
         method=method.with_options(**settings.options),
         apply_config=False,  # the settings hold what the method wants already
         **named,

@@ -72,6 +72,7 @@ def trainer(
     chosen, dial = get_method(method), get_preset(preset)
     the_task = get_task(dial.task if task is None else task)
     settings = resolve(chosen, dial, the_task.config, overrides)
+    check_device(settings, dial)
     model = student_of(the_task, dial) if model is None else model
     if dial.threads:
         torch.set_num_threads(dial.threads)
@@ -84,7 +85,7 @@ def trainer(
     if teacher is not None:
         raise ValueError(f"Method {chosen.name!r} does not distil: it has no use for teacher=.")
     checks.check_batch(_generation_batch(settings), settings["num_generations"])
-    policy, tokenizer = load_model(model)
+    policy, tokenizer = load_model(model, quantization=settings.get("quantization", "none"))
     spec = next((r for r in (reward, chosen.reward) if r is not None), the_task.default_reward)
     config = {"output_dir": str(paths.build() / "trainer"), **settings.config}
     drawn_from = seed if settings.get("train_seed") is None else settings["train_seed"]
@@ -94,6 +95,7 @@ def trainer(
         args=GRPOConfig(seed=seed, data_seed=seed, **config),
         train_dataset=for_model(the_task.dataset("train", settings["train_size"], seed=drawn_from), tokenizer),
         processing_class=tokenizer,
+        peft_config=adapters_for(settings, seed),
         method=chosen.with_options(**settings.options),
         skip_zero_advantage=skip_zero_advantage,
         on_long_prompt=on_long_prompt,
@@ -114,6 +116,30 @@ def _distill(
     built = importlib.import_module(DISTILL).build(method, settings, task, teacher=taught, **named)
     built.settings, built.task, built.call = settings, task, call
     return built
+
+
+def adapters_for(settings: Settings, seed: int) -> Any:
+    """PEFT's config or None. Seeds first: adapters are drawn before TRL seeds, and two seeds shall differ."""
+    from transformers import set_seed
+
+    from rlkit.models.adapters import lora_config
+
+    found = lora_config(settings)
+    if found is not None:
+        set_seed(seed)
+    return found
+
+
+def check_device(settings: Settings, dial: Preset) -> None:
+    """Raise ValueError where a preset for a GPU finds none, before anything is downloaded."""
+    import torch
+
+    if not dial.gpu or settings.get("use_cpu") or torch.cuda.is_available():
+        return
+    raise ValueError(
+        f"Preset {dial.name!r} needs an NVIDIA GPU, and torch sees none (`rlkit doctor --machine` says more). On a "
+        "CPU: preset small, a pretrained model of 135 M parameters, or tiny."
+    )
 
 
 def student_of(task: Task, dial: Preset) -> Any:

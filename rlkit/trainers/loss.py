@@ -21,6 +21,7 @@ class LossSeams(Coefficients):
     trained_tokens: int
     generated_tokens: int
     rows_of_this_step: int
+    gradient_is_due: bool
     _live: rows.Batch | None
     record_steps: frozenset[int]
     _aside: bool
@@ -70,8 +71,9 @@ class LossSeams(Coefficients):
     def _choose(self, inputs: rows.Batch) -> tuple[rows.Batch, int]:
         """The rows to train, as many on every rank (TRL gathers a value a row), and how many are real on all ranks."""
         live = inputs["counted"]
-        if self.skips_rows:
-            live = live & rows.carries_gradient(inputs)
+        carrying = live & rows.carries_gradient(inputs)
+        self.gradient_is_due |= self._nothing_else_decides(inputs) and bool(carrying.any())
+        live = carrying if self.skips_rows else live
         tokens = rows.loss_mask(inputs)[live].sum()
         counts = self.accelerator.gather(torch.stack([live.sum(), tokens, torch.full_like(tokens, len(live))])[None])
         trained, tokens, every = counts.sum(0).tolist()
@@ -85,6 +87,11 @@ class LossSeams(Coefficients):
         filled = torch.cat([index, index.new_zeros(fullest - len(index))])
         chosen = rows.silence(rows.take(inputs, filled), torch.arange(fullest, device=live.device) < len(index))
         return (rows.trim(chosen, self._padding_is_free) if self.skips_rows else chosen), trained
+
+    def _nothing_else_decides(self, inputs: rows.Batch) -> bool:
+        """Whether a row with an advantage has a gradient for sure: no old log-probs to clip by, no weight of 0."""
+        hooked = self.method.token_weight is not None or self.method.surrogate is not None
+        return "old_per_token_logps" not in inputs and (not hooked or self.method.pooled)
 
     def _count(self, trained: int, tokens: int, every: int) -> None:
         """Add to the counters and log them."""

@@ -28,7 +28,8 @@ from rlkit.trainers.remember import remember
 from rlkit.trainers.rollout import Generation
 
 KEPT = (
-    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "trained_tokens", "_sums", "_last"),
+    *("_step", "_buffered_inputs", "rows_of_this_step", "window_left", "gradient_is_due"),
+    *("trained_tokens", "_sums", "_last"),
     *("_current_train_step_time", "current_gradient_accumulation_steps"),
     *("entropy_coef", "_last_world_entropy", "_entropy_window_stats"),
 )

@@ -24,6 +24,7 @@ from rlkit.trainers.own_reward import OwnReward
 from rlkit.trainers.preview import Preview
 from rlkit.trainers.rollout import Generation, RolloutSeams
 from rlkit.trainers.sampler import EpochSampler
+from rlkit.trainers.scored_positions import score_completions_only
 from rlkit.trainers.tools import Tools
 from rlkit.trainers.watch import Watch, as_callback
 
@@ -79,6 +80,7 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
         self.method = copy.deepcopy(chosen, copies) if chosen.state else chosen
         self.sampler: EpochSampler | None = None
         self.generated_tokens = self.trained_tokens = self.rows_of_this_step = 0
+        self.gradient_is_due = False
         self.dropped_prompts: dict[str, int] = {}
         self.uncharged_tokens = self.window_left = 0
         self.own_values: dict[str, list[float]] = {}
@@ -93,6 +95,7 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
         self.arguments = checks.arguments(given, named)
         super().__init__(**self._checked_arguments(self.arguments, apply_config, copies))
         checks.check_trainable(self.model)
+        score_completions_only(self.accelerator.unwrap_model(self.model))
         if self.record_steps:
             checks.check_one_generation(self.args)
         seam_checks.check_fit(self.method, self)
@@ -146,5 +149,5 @@ class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams
     def start_over(self) -> None:
         """Forget the rollouts of an earlier call of `train()`."""
         self._step, self._buffered_inputs, self.rows_of_this_step = 0, None, 0
-        self.window_left = 0
+        self.window_left, self.gradient_is_due = 0, False
         self.steps, self._seen = {}, []

@@ -26,10 +26,10 @@ TEACHER_NAME = "rlkit_teacher.safetensors"
 """In a checkpoint: the weights of a teacher that has been refreshed."""
 
 
-def load_teacher(teacher: Any, args: Any) -> tuple[Any, Any]:
+def load_teacher(teacher: Any, args: Any, quantization: str = "none") -> tuple[Any, Any]:
     """A teacher and its tokenizer, None where nobody knows it. A name, folder or hub id is loaded in 32-bit floats.
 
-    `args.teacher_model_init_kwargs` are obeyed as by TRL.
+    In 4 bits with `quantization="nf4"`. `args.teacher_model_init_kwargs` are obeyed as by TRL.
     """
     from rlkit.models import load_model as load
 
@@ -37,7 +37,7 @@ def load_teacher(teacher: Any, args: Any) -> tuple[Any, Any]:
         source = getattr(teacher.config, "_name_or_path", "")
         return teacher, _tokenizer(source) if source else None
     if args.teacher_model_init_kwargs is None:
-        return load(teacher)
+        return load(teacher, quantization=quantization)
     from trl.trainer.utils import create_model_from_path
 
     options = dict(args.teacher_model_init_kwargs)

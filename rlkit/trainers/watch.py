@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SILENT_STEPS = 2
+"""Steps in a row without any gradient, although there were advantages, that are no chance: two rows can cancel."""
+
 
 class Watch(TrainerCallback):
     """Looks after one trainer."""
@@ -26,6 +29,7 @@ class Watch(TrainerCallback):
         self.trainer = trainer
         self._before: dict[str, torch.Tensor] | None = None
         self._seen_moving = False
+        self._silent = 0
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any
@@ -53,10 +57,28 @@ class Watch(TrainerCallback):
         """Keep the step if it is to be kept; remember the adapters before the first step that should move them."""
         if self.trainer.records:
             self.trainer.record()
+        self._check_gradient()
         rate = max(group["lr"] for group in self.trainer.optimizer.param_groups)
         if self._seen_moving or not self.trainer.rows_of_this_step or rate == 0:
             return
         self._before = {name: p.detach().clone() for name, p in adapters(self.trainer.model)}
+
+    def _check_gradient(self) -> None:
+        """Raise ValueError where rows with advantages gave a gradient of exactly 0 in every parameter."""
+        due, self.trainer.gradient_is_due = getattr(self.trainer, "gradient_is_due", False), False
+        if not due or self.trainer.is_deepspeed_enabled:  # DeepSpeed keeps gradients elsewhere
+            return
+        trained = (p.grad for p in self.trainer.model.parameters() if p.requires_grad)
+        if any(grad is not None and bool(grad.any()) for grad in trained):
+            self._silent = 0
+            return
+        self._silent += 1
+        if self._silent == SILENT_STEPS:
+            raise ValueError(
+                f"The gradient was exactly 0 in {SILENT_STEPS} steps in a row, although rows with an advantage were "
+                "trained: nothing is learned. Usual causes: 4-bit weights after a forward pass in eval mode on a CPU "
+                "(load the model with rlkit.models.load_model), a forward under no_grad, a detached head."
+            )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any) -> None:
         """Raise ValueError if an adapter stood still in a step that had a gradient."""

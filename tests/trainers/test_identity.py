@@ -58,7 +58,8 @@ def _check(build: Build, loss: str, accumulation: int, per_generation: int, iter
         found = history(runs[name], "loss", "grad_norm", "reward", "num_tokens")
         assert len(found) == len(expected)
         for step, stock in zip(found, expected, strict=True):
-            assert step == pytest.approx(stock, rel=1e-6, abs=1e-6), name
+            # Rounding of the first update grows in the second one: 1e-6 on some processors, 2e-6 on others.
+            assert step == pytest.approx(stock, rel=3e-6, abs=1e-6), name
     assert max(norm for _, norm, *_ in expected) > 0.01
     left_out = [share for (share,) in history(runs["rows left out"], "rows_left_out")]
     assert sum(left_out) / len(left_out) > 0.3
