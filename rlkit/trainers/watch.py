@@ -64,20 +64,18 @@ class Watch(TrainerCallback):
         self._before = {name: p.detach().clone() for name, p in adapters(self.trainer.model)}
 
     def _check_gradient(self) -> None:
-        """Raise ValueError where rows with advantages gave a gradient of exactly 0 in every parameter."""
+        """Raise ValueError where rows with advantages gave no gradient at all, or none to half of the adapters."""
         due, self.trainer.gradient_is_due = getattr(self.trainer, "gradient_is_due", False), False
         if not due or self.trainer.is_deepspeed_enabled:  # DeepSpeed keeps gradients elsewhere
             return
-        trained = (p.grad for p in self.trainer.model.parameters() if p.requires_grad)
-        if any(grad is not None and bool(grad.any()) for grad in trained):
-            self._silent = 0
-            return
-        self._silent += 1
+        dead, of = without_gradient(self.trainer.model)
+        self._silent = self._silent + 1 if 2 * dead >= of else 0
         if self._silent == SILENT_STEPS:
             raise ValueError(
-                f"The gradient was exactly 0 in {SILENT_STEPS} steps in a row, although rows with an advantage were "
-                "trained: nothing is learned. Usual causes: 4-bit weights after a forward pass in eval mode on a CPU "
-                "(load the model with rlkit.models.load_model), a forward under no_grad, a detached head."
+                f"{dead} of {of} trained tensors got a gradient of exactly 0 in {SILENT_STEPS} steps in a row, though "
+                "rows with an advantage were trained: nothing is learned there. Usual causes: 4-bit weights after a "
+                "forward pass in eval mode on a CPU (load the model with rlkit.models.load_model), a forward under "
+                "no_grad, a detached head."
             )
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **about: Any) -> None:
@@ -132,6 +130,19 @@ def adapters(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     if not hasattr(model, "peft_config"):
         return []
     return [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+
+
+def without_gradient(model: torch.nn.Module) -> tuple[int, int]:
+    """How many tensors have no gradient but 0, and of how many.
+
+    Of an adapter only B counts, whose gradient is not 0 from the first step on. Without adapters it is all or nothing.
+    """
+    parts = [p for name, p in adapters(model) if ".lora_B" in name]
+    some = parts or [p for p in model.parameters() if p.requires_grad]
+    alive = (p.grad is not None and bool(p.grad.any()) for p in some)
+    if not parts:
+        return (0 if any(alive) else len(some)), len(some)
+    return sum(not yes for yes in alive), len(some)
 
 
 def micro_steps(step: int, batches: int, accumulation: int) -> int:
