@@ -278,6 +278,10 @@ def doctor(
     data: Annotated[str | None, typer.Option(help="Own data instead of a task: a file, a folder or a hub id.")] = None,
     column: Annotated[list[str] | None, typer.Option(help="Which column is what: prompt=NAME, gold=NAME.")] = None,
     machine: Annotated[bool, typer.Option("--machine", help="Check this computer.")] = False,
+    preset: Annotated[str | None, typer.Option(help="Estimate memory and time of its training step.")] = None,
+    method: Annotated[str, typer.Option(help="For --preset: whose batch counts.")] = "grpo",
+    teacher: Annotated[str | None, typer.Option(help="For --preset with a method that distils.")] = None,
+    memory: Annotated[float, typer.Option(min=0, help="For --preset: GB of the GPU; 0 for what is here.")] = 0.0,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each split that are read.")] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -285,8 +289,8 @@ def doctor(
     from rlkit.doctor import Report, columns_of, diagnose
     from rlkit.tasks.data import from_data
 
-    if not (machine or task or data):
-        raise _fail("name what to check: --task, --data or --machine", 2)
+    if not (machine or task or data or preset):
+        raise _fail("name what to check: --task, --data, --preset or --machine", 2)
     if task and data:
         raise _fail("--task and --data are two answers to one question", 2)
     import datasets
@@ -298,6 +302,11 @@ def doctor(
             subject = from_data(data, columns_of(column or [])) if data else str(task)
             found = diagnose(subject, model, rows=rows, progress=sys.stderr.isatty())
             report = Report([*report.checks, *found.checks])
+    if preset:
+        from rlkit.doctor.cost import cost
+
+        with _said_plainly():
+            report = Report([*report.checks, *cost(preset, model, method, teacher, memory)])
     if machine:
         from rlkit.doctor.machine import inspect
 

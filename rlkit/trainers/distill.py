@@ -25,6 +25,7 @@ from rlkit.trainers import checks, distill_checks, rows
 from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.heads import Job, KeptLoss, whole
 from rlkit.trainers.looking import Looking
+from rlkit.trainers.out_of_memory import SaysWhatItNeeds
 from rlkit.trainers.preview_distill import DistillPreview
 from rlkit.trainers.sampler import EpochSampler
 from rlkit.trainers.scoring import Batch, Scoring, States, measure, spread
@@ -33,7 +34,9 @@ from rlkit.trainers.teachers import Teachers, load_teacher
 from rlkit.trainers.watch import Watch, as_callback
 
 
-class DistillTrainer(DistillPreview, Checkpoints, Teachers, Scoring, Looking, Shared, DistillationTrainer):
+class DistillTrainer(
+    SaysWhatItNeeds, DistillPreview, Checkpoints, Teachers, Scoring, Looking, Shared, DistillationTrainer
+):
     """`DistillationTrainer` that runs a `Method` with `trainer="distill"`.
 
     Args:

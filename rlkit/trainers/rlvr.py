@@ -20,6 +20,7 @@ from rlkit.trainers import checks, hook_checks, seam_checks
 from rlkit.trainers.checkpoint import Checkpoints
 from rlkit.trainers.generation import GenerationSeams
 from rlkit.trainers.loss import LossSeams
+from rlkit.trainers.out_of_memory import SaysWhatItNeeds
 from rlkit.trainers.own_reward import OwnReward
 from rlkit.trainers.preview import Preview
 from rlkit.trainers.rollout import Generation, RolloutSeams
@@ -29,7 +30,7 @@ from rlkit.trainers.tools import Tools
 from rlkit.trainers.watch import Watch, as_callback
 
 
-class RLVRTrainer(Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
+class RLVRTrainer(SaysWhatItNeeds, Preview, Checkpoints, GenerationSeams, RolloutSeams, LossSeams, Tools):
     """`GRPOTrainer` that runs a `Method`.
 
     Args:
