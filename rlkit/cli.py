@@ -106,43 +106,6 @@ def _pairs(texts: list[str]) -> dict[str, object]:
     return values
 
 
-def _value(text: str) -> object:
-    """What a value of -p means: a number, a list, True, None; anything else is text."""
-    import ast
-
-    try:
-        return ast.literal_eval(text)
-    except (SyntaxError, ValueError):
-        return text
-
-
-@app.command("train")
-def train_command(
-    method: Annotated[str, typer.Argument(help="A method of `rlkit list`.")],
-    preset: Annotated[str, typer.Option(help="smoke, tiny, full, small or gpu.")] = "tiny",
-    seed: Annotated[int, typer.Option(min=0, help="Seeds sampling, prompt order and adapters.")] = 0,
-    model: Annotated[str | None, typer.Option(help="A base by name, a folder or a hub id.")] = None,
-    task: Annotated[str | None, typer.Option(help="A task by name.")] = None,
-    reward: Annotated[str | None, typer.Option(help="A reward of the task.")] = None,
-    teacher: Annotated[str | None, typer.Option(help="For distillation: like --model.")] = None,
-    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="A setting, name=value.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder; build/train/METHOD-PRESET-SEED by default.")] = None,
-) -> None:
-    """Train one run as a script: saves the model or adapter with a card; the same command again goes on."""
-    from rlkit import paths
-    from rlkit.runs.keys import Run
-    from rlkit.script import MODEL, train_script
-
-    values = {name: _value(str(text)) for name, text in _pairs(parameter or []).items()}
-    folder = out or paths.build() / "train" / f"{method}-{preset}-{seed}"
-    with _said_plainly():
-        run = Run(method, preset, seed, model, task, reward, teacher, values)
-        result = train_script(run, folder)
-    last = {name: value for _, name, value in sorted(result.metrics)}
-    found = f"accuracy {last['accuracy']:.3f}, " if "accuracy" in last else ""
-    typer.echo(f"{found}{result.totals['optimizer_steps']:g} steps; the model is in {_short(folder / MODEL)}")
-
-
 def _say(outcome: Outcome) -> None:
     """Where the results are, or what went wrong."""
     executed = outcome.executed if outcome.executed and outcome.executed.is_file() else None

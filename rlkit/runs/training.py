@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import numbers
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,15 +55,7 @@ class Result:
     """What `record_steps` kept, stored as `step_NUMBER.json`."""
 
 
-def train(
-    run: Run,
-    folder: Path,
-    *,
-    stop_after: int = 0,
-    callbacks: Sequence[TrainerCallback] = (),
-    begin: Callable[[Any, Evaluation], str | None] | None = None,
-    end: Callable[[Any], None] | None = None,
-) -> Result:
+def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[TrainerCallback] = ()) -> Result:
     """Train one run and evaluate it.
 
     Args:
@@ -71,8 +63,6 @@ def train(
         folder: a temporary folder for what TRL writes.
         stop_after: end after this many optimiser steps of a run planned for more; 0 runs to the end.
         callbacks: further callbacks of the trainer.
-        begin: called with the trainer and its evaluation before training; gives a checkpoint to go on from, or None.
-        end: called with the trainer when it has been trained.
     """
     settings = {**run.overrides, "output_dir": str(folder)}
     with one_setting_of_threads(), old_objects_left_alone():
@@ -93,9 +83,7 @@ def train(
         extra = [StopAfter(stop_after)] if stop_after else []
         for callback in (evaluation, *extra, *callbacks):
             trainer.add_callback(callback)
-        trainer.train(resume_from_checkpoint=begin(trainer, evaluation) if begin else None)
-        if end is not None:
-            end(trainer)
+        trainer.train()
         result = collect(trainer, evaluation)
         table = seen.frame(logged_steps(trainer))
         result.tables = {examples.NAME: table} if len(table) else {}
@@ -174,9 +162,8 @@ class Evaluation(TrainerCallback):
         self._rows = {name: found for name, found in rows.items() if found is not None}
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Before the first step; a run that goes on has been evaluated."""
-        if not state.global_step:
-            self.evaluate(0)
+        """Before the first step."""
+        self.evaluate(state.global_step)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Every `eval_every` steps."""
