@@ -38,8 +38,14 @@ def train(
         named = {"model": model, "task": task, "reward": reward, "teacher": teacher}
         plan = Plan(method, preset, seed, **named, values=values)
         out = out or paths.build() / "train" / plan.name
+        import datasets
+        from transformers.utils import logging
+
         from rlkit.launch.run import is_first
         from rlkit.launch.run import train as run
+
+        datasets.disable_progress_bars()
+        logging.disable_progress_bar()
 
         say = typer.echo if is_first() else _silent
         outcome = run(plan, out, say)

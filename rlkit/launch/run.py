@@ -142,6 +142,7 @@ class Keeper(TrainerCallback):
         """After a checkpoint."""
         whole = state.global_step % self.period == 0  # the last step can lie inside a generation batch
         if state.is_world_process_zero:
+            (self.place.path / "README.md").unlink(missing_ok=True)  # TRL's; the model's card is written at the end
             checkpoint = self.place.path / f"checkpoint-{state.global_step}"
             found = results(self.trainer, self.evaluation)
             self.place.write_tables(self.plan.method, self.plan.seed, found.metrics, found.timing)
