@@ -153,11 +153,11 @@ class Keeper(TrainerCallback):
         """A line for each evaluation, with the step's loss and reward."""
         logs = about.get("logs") or {}
         fresh, self._told = self.evaluation.accuracy[self._told :], len(self.evaluation.accuracy)
-        if not fresh or "loss" not in logs:
-            return
-        parts = [f"{name} {value:.3f}" for _, name, value in fresh[-2:] if fresh]
-        parts += [f"{name} {float(logs[name]):.4g}" for name in ("reward", "loss") if name in logs]
-        self.say(f"step {state.global_step}/{state.max_steps}: {', '.join(parts)}")
+        for step in sorted({step for step, *_ in fresh}):
+            parts = [f"{name} {value:.3f}" for at, name, value in fresh if at == step]
+            if step == state.global_step:
+                parts += [f"{name} {float(logs[name]):.4g}" for name in ("reward", "loss") if name in logs]
+            self.say(f"step {step}/{state.max_steps}: {', '.join(parts)}")
 
 
 @contextlib.contextmanager

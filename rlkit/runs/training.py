@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerControl, TrainerState
 
+from rlkit import paths
 from rlkit.prompts import for_model
 from rlkit.runs import examples
 from rlkit.runs.examples import Examples
@@ -26,6 +27,7 @@ from rlkit.sampling import complete
 from rlkit.steps.step import Step
 from rlkit.tasks.base import NoSplit
 from rlkit.trainers.factory import trainer as build
+from rlkit.trainers.tracking import tensorboard_in
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
 """What is measured in seconds: kept apart from the metrics, which are the same for the same seed."""
@@ -83,7 +85,10 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
         extra = [StopAfter(stop_after)] if stop_after else []
         for callback in (evaluation, *extra, *callbacks):
             trainer.add_callback(callback)
-        trainer.train()
+        name = run.method if isinstance(run.method, str) else run.method.name
+        logs = paths.build() / "tensorboard" / f"{name}-seed{run.seed}"  # the run's own folder is a temporary one
+        with tensorboard_in(logs, run.overrides.get("report_to")):
+            trainer.train()
         result = collect(trainer, evaluation)
         table = seen.frame(logged_steps(trainer))
         result.tables = {examples.NAME: table} if len(table) else {}
