@@ -13,6 +13,7 @@ from rlkit.console import fail as _fail
 from rlkit.console import said_plainly as _said_plainly
 from rlkit.console import short as _short
 from rlkit.course.commands import teaching
+from rlkit.launch.command import launch
 
 if TYPE_CHECKING:
     from rlkit.notebooks import Outcome
@@ -29,6 +30,7 @@ new = typer.Typer(help="Start something of your own.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
 app.add_typer(new, name="new")
 app.add_typer(teaching)
+app.add_typer(launch)
 
 BEGIN, END = "<!-- verdicts:begin -->", "<!-- verdicts:end -->"
 

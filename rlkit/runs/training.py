@@ -9,7 +9,7 @@ import gc
 import numbers
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from transformers import PrinterCallback, ProgressCallback, TrainerCallback, TrainerControl, TrainerState
 
+from rlkit import paths
 from rlkit.prompts import for_model
 from rlkit.runs import examples
 from rlkit.runs.examples import Examples
@@ -26,6 +27,7 @@ from rlkit.sampling import complete
 from rlkit.steps.step import Step
 from rlkit.tasks.base import NoSplit
 from rlkit.trainers.factory import trainer as build
+from rlkit.trainers.tracking import tensorboard_in
 
 TIMES = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "eval_seconds")
 """What is measured in seconds: kept apart from the metrics, which are the same for the same seed."""
@@ -83,7 +85,10 @@ def train(run: Run, folder: Path, *, stop_after: int = 0, callbacks: Sequence[Tr
         extra = [StopAfter(stop_after)] if stop_after else []
         for callback in (evaluation, *extra, *callbacks):
             trainer.add_callback(callback)
-        trainer.train()
+        name = run.method if isinstance(run.method, str) else run.method.name
+        logs = paths.build() / "tensorboard" / f"{name}-seed{run.seed}"  # the run's own folder is a temporary one
+        with tensorboard_in(logs, run.overrides.get("report_to")):
+            trainer.train()
         result = collect(trainer, evaluation)
         table = seen.frame(logged_steps(trainer))
         result.tables = {examples.NAME: table} if len(table) else {}
@@ -162,8 +167,9 @@ class Evaluation(TrainerCallback):
         self._rows = {name: found for name, found in rows.items() if found is not None}
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Before the first step."""
-        self.evaluate(state.global_step)
+        """Before the first step; a run that goes on has that already."""
+        if not self.accuracy:
+            self.evaluate(state.global_step)
 
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Every `eval_every` steps."""
@@ -174,19 +180,39 @@ class Evaluation(TrainerCallback):
         """After the last step."""
         self.evaluate(state.global_step)
 
+    def stop(self) -> None:
+        """Evaluate no more: the run is interrupted and has no time to lose."""
+        self._rows = {}
+
     def evaluate(self, step: int) -> None:
         """The model as it is, noted as that of a step; once a step."""
         if not self._rows or (self.accuracy and self.accuracy[-1][0] == step):
             return
         started = time.perf_counter()
         trainer, tokenizer = self._trainer, self._trainer.processing_class
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        for name, rows in self._rows.items():
-            length = trainer.args.max_completion_length
-            completions = complete(model, tokenizer, rows["prompt"], max_new_tokens=length, greedy=True)
-            right = self._task.correct(completions, rows["gold"])
-            self.accuracy.append((step, name, sum(right) / len(right)))
+        with whole_model(trainer) as model:
+            for name, rows in self._rows.items():
+                length = trainer.args.max_completion_length
+                completions = complete(model, tokenizer, rows["prompt"], max_new_tokens=length, greedy=True)
+                right = self._task.correct(completions, rows["gold"])
+                self.accuracy.append((step, name, sum(right) / len(right)))
         self.seconds.append((step, "eval_seconds", time.perf_counter() - started))
+
+
+@contextmanager
+def whole_model(trainer: Any) -> Iterator[Any]:
+    """The model with all its weights on this process, also where FSDP or DeepSpeed (stage 3) has spread them."""
+    if not (trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled):
+        yield trainer.accelerator.unwrap_model(trainer.model)
+        return
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from trl.models import unwrap_model_for_generation
+
+    wrapped = trainer.model_wrapped
+    spread = trainer.is_fsdp_enabled and isinstance(wrapped, FullyShardedDataParallel)
+    gathered = FullyShardedDataParallel.summon_full_params(wrapped, recurse=False) if spread else nullcontext()
+    with unwrap_model_for_generation(wrapped, trainer.accelerator) as model, torch.no_grad(), gathered:
+        yield model
 
 
 class StopAfter(TrainerCallback):
@@ -230,7 +256,7 @@ def watch_rollouts(trainer: Any) -> Examples:
         right = None
         if task is not None and "gold" in inputs[0]:
             right = task.correct(completions, [row["gold"] for row in inputs])
-            trainer._metrics["train"]["rollout_accuracy"].append(sum(right) / len(right))
+            trainer._metrics["train"]["rollout_accuracy"].append(over_processes(trainer, right))
         if trainer.learns:
             count(inputs, right, rewards)
         return rewards
@@ -244,6 +270,15 @@ def watch_rollouts(trainer: Any) -> Examples:
 
     trainer._calculate_rewards = graded
     return seen
+
+
+def over_processes(trainer: Any, values: Sequence[float]) -> float:
+    """The mean over the rows of all processes, which have as many each."""
+    mean = sum(values) / len(values)
+    if trainer.accelerator.num_processes == 1:
+        return mean
+    here = torch.tensor([mean], dtype=torch.float32, device=trainer.accelerator.device)
+    return float(trainer.accelerator.gather(here).double().mean())
 
 
 def logged_steps(trainer: Any) -> list[int]:

@@ -67,12 +67,16 @@ def trainer(
     from rlkit.rewards import resolve_reward
     from rlkit.tasks.base import get_task
     from rlkit.trainers import checks
+    from rlkit.trainers.engine import check_engine
     from rlkit.trainers.rlvr import RLVRTrainer
+    from rlkit.trainers.tracking import check_tracking
 
     chosen, dial = get_method(method), get_preset(preset)
     the_task = get_task(dial.task if task is None else task)
     settings = resolve(chosen, dial, the_task.config, overrides)
     check_device(settings, dial)
+    check_engine(settings)
+    check_tracking(settings.get("report_to"))
     model = student_of(the_task, dial) if model is None else model
     if dial.threads:
         torch.set_num_threads(dial.threads)
@@ -102,7 +106,7 @@ def trainer(
         record_steps=record_steps,
         apply_config=False,  # the settings hold what the method wants already
     )
-    built.settings, built.task = settings, the_task
+    _finish(built, settings, the_task)
     call = {"preset": preset, "seed": seed, "task": task, "reward": reward, "on_long_prompt": on_long_prompt}
     built.call = {**call, "skip_zero_advantage": skip_zero_advantage, **overrides}
     return built
@@ -114,8 +118,18 @@ def _distill(
     """The other family: no rewards, and a teacher."""
     taught = teacher_of(task) if teacher is None and method.teacher == "model" else teacher
     built = importlib.import_module(DISTILL).build(method, settings, task, teacher=taught, **named)
-    built.settings, built.task, built.call = settings, task, call
+    _finish(built, settings, task)
+    built.call = call
     return built
+
+
+def _finish(built: Any, settings: Settings, task: Task) -> None:
+    """What a trainer of both families gets when it has been built."""
+    from rlkit.trainers.engine import SeedEngine
+
+    built.settings, built.task = settings, task
+    if settings.get("use_vllm"):
+        built.add_callback(SeedEngine(built))
 
 
 def adapters_for(settings: Settings, seed: int) -> Any:

@@ -1,0 +1,1 @@
+"""`rlkit train`: a run as a script, which can be interrupted, and whose model stays."""
