@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from rlkit import paths, runs
+from rlkit.claims import ENOUGH_SEEDS
 from rlkit.presets import get_preset
 from rlkit.recorded import NotRecorded, Recorded, kept
 from rlkit.runs.arms import TIERS
@@ -107,15 +108,15 @@ class RealModel:
             (arm.settings["model"] for arm in arms[preset] if "model" in arm.settings), get_preset(preset).model
         )
         seeds = done.frame["seed"].nunique()
-        few = " Too few to rank the arms: a demonstration." if seeds < 5 else ""
+        few = " Too few to rank the arms: a demonstration." if seeds < ENOUGH_SEEDS else ""
         return f"{model}, preset {preset}, {seeds} seed{'s' * (seeds != 1)}.{few}"
 
 
 def _drawn(done: Runs, metrics: Sequence[str], title: str, about: str) -> Figure:
-    """One panel a metric. Under three seeds each seed is a line: an interval over two would fill the panel."""
+    """One panel a metric. Under five seeds each seed is a line: an interval over so few would fill the panel."""
     from rlkit import plots
 
-    few = done.frame["seed"].nunique() < 3
+    few = done.frame["seed"].nunique() < ENOUGH_SEEDS
     figure, axes = plots.panels(len(metrics), 1, height=0.6 + 2.9 * len(metrics))
     for metric, axis in zip(metrics, axes, strict=True):
         plots.curves(done.frame, metric, roles=done.roles, band=not few, ax=axis)
