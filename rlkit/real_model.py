@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 RECORDED = "small"
 """The preset whose runs are shown where nothing is trained: anybody can run it, without a GPU or a hub."""
 FIGURE = "real_model"
+RUNNING = 5
+"""Steps of a running mean: the reward of 16 rollouts jumps from step to step."""
 
 
 class RealModel:
@@ -88,7 +90,7 @@ class RealModel:
             return None
         if not frames:
             return None
-        frame = kept(pd.concat(frames, ignore_index=True), keep)
+        frame = kept(pd.concat(frames, ignore_index=True), keep).assign(source="run")  # the caption says it
         return RECORDED, runs.Runs(list(arms[RECORDED]), frame, pd.DataFrame(columns=frame.columns))
 
     def _train_real(self, arms: Sequence[runs.Arm], keep: list[str]) -> Runs:
@@ -109,7 +111,8 @@ class RealModel:
         )
         seeds = done.frame["seed"].nunique()
         few = " Too few to rank the arms: a demonstration." if seeds < ENOUGH_SEEDS else ""
-        return f"{model}, preset {preset}, {seeds} seed{'s' * (seeds != 1)}.{few}"
+        here = "Trained" if preset == self.preset else "Recorded"
+        return f"{here}: {model}, preset {preset}, {seeds} seed{'s' * (seeds != 1)}.{few}"
 
 
 def _drawn(done: Runs, metrics: Sequence[str], title: str, about: str) -> Figure:
@@ -119,5 +122,7 @@ def _drawn(done: Runs, metrics: Sequence[str], title: str, about: str) -> Figure
     few = done.frame["seed"].nunique() < ENOUGH_SEEDS
     figure, axes = plots.panels(len(metrics), 1, height=0.6 + 2.9 * len(metrics))
     for metric, axis in zip(metrics, axes, strict=True):
-        plots.curves(done.frame, metric, roles=done.roles, band=not few, ax=axis)
-    return plots.finish(figure, title, about + (" Thin: single seeds. Thick: their mean." if few else ""))
+        smooth = 1 if metric == "accuracy" else RUNNING
+        plots.curves(done.frame, metric, roles=done.roles, smooth=smooth, band=not few, ax=axis)
+    running = f" All but accuracy: running mean of {RUNNING} steps." if set(metrics) != {"accuracy"} else ""
+    return plots.finish(figure, title, about + (" Thin: single seeds. Thick: their mean." if few else "") + running)
