@@ -39,7 +39,7 @@ class RealModel:
     slug: str
     preset: str
     seeds: Any
-    common: dict[str, Any]
+    real_common: dict[str, Any]
     recorded: bool
     output: Path
 
@@ -95,7 +95,7 @@ class RealModel:
 
     def _train_real(self, arms: Sequence[runs.Arm], keep: list[str]) -> Runs:
         """Runs of this preset; their metrics are recorded where `--record` asks for it."""
-        mine = [dataclasses.replace(arm, settings={**arm.settings, **self.common}) for arm in arms]
+        mine = [dataclasses.replace(arm, settings={**arm.settings, **self.real_common}) for arm in arms]
         done = runs.run(mine, preset=self.preset, seeds=self.seeds, tiers=TIERS)
         done.frame = kept(done.frame, keep)
         if os.environ.get("RLKIT_RECORD") == "1":
@@ -106,7 +106,7 @@ class RealModel:
 
     def _about(self, preset: str, done: Runs, arms: Mapping[str, Sequence[runs.Arm]]) -> str:
         """Which model was trained, and what so few runs can show."""
-        model = self.common.get("model") or next(
+        model = self.real_common.get("model") or next(
             (arm.settings["model"] for arm in arms[preset] if "model" in arm.settings), get_preset(preset).model
         )
         seeds = done.frame["seed"].nunique()

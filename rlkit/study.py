@@ -64,10 +64,12 @@ class Study(RealModel, SlowMotion):
     ) -> None:
         self.slug, self.preset = slug, get_preset(preset).name
         self.seeds = seeds or get_preset(preset).seeds
-        self.common: dict[str, Any] = {name: value for name, value in (("max_steps", steps), ("model", model)) if value}
+        given: dict[str, Any] = {name: value for name, value in (("max_steps", steps), ("model", model)) if value}
         redraw = os.environ.get("RLKIT_RECORDED") == "1"
         self.recorded = redraw or (get_preset(preset).real and (paths.recorded(slug) / INDEX).is_file())
-        changed = bool(seeds or self.common) or _differ(slug, parameters)
+        # Where the tiny part is read, steps and model are the real one's.
+        self.common, self.real_common = ({} if get_preset(preset).real and self.recorded else given), given
+        changed = bool(seeds or given) or _differ(slug, parameters)
         self.writes, self.output = _destination(slug, self.preset, changed, redraw)
         self._kept = Recorded(slug, self.preset)
         self._committed = _committed(slug)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import rlkit
-from rlkit import presets
-from rlkit.recorded import Recorded, replace_folder
+from rlkit import paths, presets
+from rlkit.recorded import Recorded, described_arm, replace_folder
 from rlkit.study import Study
 
 TINY = {"prompts_per_step": 2, "num_generations": 4, "max_steps": 1, "train_size": 32, "eval_size": 4}
@@ -49,6 +49,19 @@ def test_a_real_preset_reads_the_tiny_part_and_trains_its_own(workspace: Path) -
     assert (workspace / "build" / "figures" / "small" / "demo" / "real_model.svg").is_file()
     assert (workspace / "data" / "recorded" / "demo" / "recorded.json").read_bytes() == before
     assert not (workspace / "data" / "recorded" / "demo" / "small").exists()
+
+
+def test_steps_are_those_of_the_real_part_where_the_tiny_part_is_read(workspace: Path) -> None:
+    """The recorded steps in slow motion were taken with the steps of the preset `full`."""
+    study = Study("demo", preset="small", steps=2)
+    place = {"arm": {"label": "mean", **described_arm(ARMS[0])}, "preset": None, "seed": 0, "common": {}}
+    data = Recorded.read(paths.recorded("demo"), "demo")
+    data.add_measure("previewed", {**place, "at": [0], "groups": 2, "prompts": None}, "key", [])
+    data.write(paths.recorded("demo", write=True))
+    assert study.preview(ARMS[0], at=[0]) == []
+    study.run(ARMS, keep=["accuracy"], workers=0, progress=False)
+    real = study.real_model(REAL, title="Does it learn?")
+    assert real is not None and real.frame["step"].max() == 2
 
 
 def test_what_is_recorded_is_shown_elsewhere_and_survives_a_new_record(
