@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         "exercises": ["check"],
         "grading": ["grade", "grade_batch"],
         "method": ["Context", "Method", "catalog"],
-        "models": ["load"],
+        "models.loading": ["load"],
         "runs": ["Arm", "arm", "measure", "run"],
         "steps.compare": ["Comparison", "compare"],
         "steps.step": ["Step"],
