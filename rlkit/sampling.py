@@ -46,10 +46,12 @@ def draw(
     seed: int = 0,
     batch_size: int = 512,
 ) -> list[list[int]]:
-    """As `complete`, as token ids: the end token included where one was drawn, padding behind it too."""
+    """As `complete`, as token ids: the end token included where one was drawn; padding may stand behind it."""
     import torch
+    from transformers import GenerationConfig
 
     choice = {"do_sample": False} if greedy else {"do_sample": True, "temperature": temperature, "top_k": 0}
+    config = GenerationConfig(max_new_tokens=max_new_tokens, pad_token_id=tokenizer.pad_token_id, **choice)
     drawn: list[list[int]] = []
     was_training = model.training
     model.eval()
@@ -57,19 +59,25 @@ def draw(
         with torch.random.fork_rng(), torch.inference_mode():
             torch.manual_seed(seed)
             for start in range(0, len(prompts), batch_size):
-                ids = token_ids(prompts[start : start + batch_size], tokenizer)
-                batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt", padding_side="left").to(model.device)
-                out = model.generate(
-                    input_ids=batch["input_ids"],
-                    attention_mask=batch["attention_mask"],
-                    max_new_tokens=max_new_tokens,
-                    pad_token_id=tokenizer.pad_token_id,
-                    **choice,
-                )
-                drawn += out[:, batch["input_ids"].shape[1] :].tolist()
+                drawn += _batch(model, tokenizer, token_ids(prompts[start : start + batch_size], tokenizer), config)
     finally:
         model.train(was_training)
     return drawn
+
+
+def _batch(model: Any, tokenizer: Any, ids: list[list[int]], config: Any) -> list[list[int]]:
+    from rlkit import decoding
+
+    ends = model.generation_config.eos_token_id
+    if ends is not None and decoding.suits(model, config):
+        how = {"max_new_tokens": config.max_new_tokens, "pad": config.pad_token_id}
+        temperature = config.temperature if config.do_sample else None
+        return decoding.decode(
+            model, ids, ends=[ends] if isinstance(ends, int) else ends, temperature=temperature, **how
+        )
+    batch = tokenizer.pad({"input_ids": ids}, return_tensors="pt", padding_side="left").to(model.device)
+    out = model.generate(**batch, generation_config=config)
+    return out[:, batch["input_ids"].shape[1] :].tolist()
 
 
 def oracle_rewards(

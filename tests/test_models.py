@@ -84,5 +84,5 @@ def test_weights_that_are_pickles_are_refused(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(OSError, match="no file named model.safetensors"):
+    with pytest.raises(OSError, match=r"no file named model\.safetensors"):
         load_model(tmp_path)

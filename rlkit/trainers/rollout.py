@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import gather_object
@@ -49,6 +49,11 @@ class RolloutSeams(GRPOTrainer):
     _given: Sequence[Sequence[int]] | None
     """Completions to use in place of drawing any."""
 
+    if TYPE_CHECKING:  # what Shared has
+
+        def decoded(self, prompt_ids: Sequence[Sequence[int]], *extras: Any) -> list[list[int]] | None:
+            """Completions, or None."""
+
     def _plan(self, inputs: list[Row]) -> Generation:
         """The rows of this rank and all groups, after the `sampler` seam: the same global plan on every rank."""
         G, total = self.num_generations, len(inputs) * self.accelerator.num_processes
@@ -60,11 +65,16 @@ class RolloutSeams(GRPOTrainer):
         every = [dict(row) for row, size in plan for _ in range(size)]
         return Generation(every[self.here(len(inputs))], Groups(tuple(size for _, size in plan)))
 
-    def _generate_single_turn(self, prompt_ids: list[Any], *rest: Any, **named: Any) -> tuple[list[Any], Any]:
-        """TRL's generation, or the completions that a preview was given."""
-        if self._given is None:
-            return super()._generate_single_turn(prompt_ids, *rest, **named)
-        return [list(ids) for ids in self._given], None
+    def _generate_single_turn(
+        self, prompt_ids: list[Any], images: Any, fields: Any, num_generations: int, *rest: Any, **named: Any
+    ) -> tuple[list[Any], Any]:
+        """What TRL's generation draws, with less work where that is possible; or what a preview was given."""
+        if self._given is not None:
+            return [list(ids) for ids in self._given], None
+        drawn = self.decoded(prompt_ids, images, fields, *rest, *named.values())
+        if drawn is not None:
+            return drawn, None
+        return super()._generate_single_turn(prompt_ids, images, fields, num_generations, *rest, **named)
 
     def _rollout(self, prompts: list[Any], trainer: Any = None) -> dict[str, list[Any] | None]:
         """TRL's `rollout_func`."""

@@ -17,6 +17,7 @@ from datasets import Dataset
 from transformers import Trainer
 from trl.trainer.utils import pad
 
+from rlkit import decoding
 from rlkit.method import Context, Method
 from rlkit.trainers import checks, rows
 from rlkit.trainers.sampler import EpochSampler
@@ -42,6 +43,8 @@ class Shared(Trainer):
     _metrics: dict[str, Any]
     _told: set[str]
     _tokenizer: Any
+    generation_config: Any
+    eos_token_ids: Sequence[int]
 
     def _set_data(self, on_long_prompt: str) -> None:
         """The `data` seam, between two checks that prompts fit."""
@@ -81,6 +84,17 @@ class Shared(Trainer):
     def tokenize(self, prompts: Sequence[Any]) -> list[list[int]]:
         """Token ids of prompts (texts or chat messages), as the policy sees them."""
         return self._tokenize_prompts(list(prompts))[0]
+
+    def decoded(self, prompt_ids: Sequence[Sequence[int]], *extras: Any) -> list[list[int]] | None:
+        """Completions by `rlkit.decoding`; None where only `generate` will do: engines, shards, images, other sampling."""
+        sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled or self.pad_to_multiple_of is not None
+        engine = getattr(self, "use_vllm", False) or getattr(self, "use_transformers_continuous_batching", False)
+        model = self.accelerator.unwrap_model(self.model)
+        if sharded or engine or any(map(bool, extras)) or not decoding.suits(model, self.generation_config):
+            return None
+        config = self.generation_config
+        how = {"max_new_tokens": config.max_new_tokens, "ends": self.eos_token_ids, "pad": config.pad_token_id}
+        return decoding.decode(model, prompt_ids, temperature=config.temperature, **how)
 
     def _padded(self, ids: Sequence[Sequence[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Token ids and their mask as TRL pads them."""
