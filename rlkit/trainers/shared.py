@@ -86,7 +86,7 @@ class Shared(Trainer):
         return self._tokenize_prompts(list(prompts))[0]
 
     def decoded(self, prompt_ids: Sequence[Sequence[int]], *extras: Any) -> list[list[int]] | None:
-        """Completions by `rlkit.decoding`; None where only `generate` will do: engines, shards, images, other sampling."""
+        """Completions by `rlkit.decoding`; None where it takes `generate`: engines, shards, images, other sampling."""
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled or self.pad_to_multiple_of is not None
         engine = getattr(self, "use_vllm", False) or getattr(self, "use_transformers_continuous_batching", False)
         model = self.accelerator.unwrap_model(self.model)
