@@ -139,6 +139,8 @@ def _checked(name: str, value: Any, method: Method) -> Any:
     if name in method.options:
         return value
     known = {**trl_options(method.trainer), **OWN}
+    if "trust_remote_code" in name or (isinstance(value, Mapping) and "trust_remote_code" in value):
+        raise ValueError(f"{name}: rlkit never runs code that comes with a model or data (trust_remote_code).")
     if name in _MANAGED[:2]:
         raise ValueError(f"{name!r} is set by `seed=`, which pairs arms by seed and prompt order.")
     if name not in known:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlkit.console import looks_secret
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
 from rlkit.settings import Settings, resolve
@@ -51,6 +52,11 @@ def value_of(name: str, text: str, method: Method) -> Any:
     Numbers, true, false, null, lists and objects are read as JSON; anything else stays a text. The settings check the
     type then, and list near names of an unknown one.
     """
+    if looks_secret(name, text):
+        raise ValueError(
+            f"{name!r} looks like a secret, and the run's settings and card would keep it in plain text: put it into "
+            "an environment variable."
+        )
     if isinstance(method.options.get(name), str):
         return text
     try:

@@ -105,16 +105,24 @@ def load_model(
     if not isinstance(model, str | Path):
         return adapters.trainable_in_4_bits(model), _tokenizer_of(model)
     source, bits = source_of(model), adapters.quantization_config(quantization)
-    how: dict[str, Any] = {"dtype": dtype, "use_safetensors": True, "revision": REVISIONS.get(source, "main")}
+    safe = {"revision": REVISIONS.get(source, "main"), "trust_remote_code": False}
+    # Weights are safetensors or nothing: a pickle can run code when it is read.
+    how: dict[str, Any] = {"dtype": dtype, "use_safetensors": True, **safe}
     if bits is not None:
         how |= {"quantization_config": bits, "device_map": _here()}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, revision=how["revision"])
-        # Weights are safetensors or nothing: a pickle can run code when it is read.
+        tokenizer = AutoTokenizer.from_pretrained(source, **safe)
         with quiet():
             loaded = AutoModelForCausalLM.from_pretrained(source, **how)
     except OSError as error:
         raise OSError(_not_found(str(model), error)) from error
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"rlkit never runs code that comes with a model, and {str(model)!r} needs its own. Take a model whose "
+            "architecture transformers knows, or load it yourself and pass the model object."
+        ) from error
     return adapters.trainable_in_4_bits(loaded), _without_thinking(tokenizer, source)
 
 
@@ -129,6 +137,11 @@ def _not_found(model: str, error: OSError) -> str:
     on_hub = "/" in model and not Path(model).exists()
     fetch = f"\nOffline? On a machine with a network: hf download {model}; then copy HF_HOME (~/.cache/huggingface)."
     names = ", ".join([*base_names(), smollm2.NAME])
+    if "safetensors" in str(error) and not on_hub and Path(model).is_dir():
+        return (
+            f"{model} holds no safetensors, the only weights that are read: a pickle (.bin, .pt) can run code. Where "
+            f"you trust it, load it elsewhere and save it with model.save_pretrained({model!r}).\n{error}"
+        )
     return f"Cannot load the model {model!r}; known by name: {names}.{fetch if on_hub else ''}\n{error}"
 
 

@@ -7,21 +7,17 @@ a notebook without kernelspec or with a default over several lines is no special
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Optional, get_origin
 
+from rlkit.console import looks_secret
 from rlkit.method import near
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 TAG = "parameters"
-SECRET_NAME = re.compile(r"(?i)(^|_)(passw(or)?ds?|passphrase|secrets?|credentials?|token|(api|access|private)_?key)$")
-"""`token` is one; `max_new_tokens` counts pieces of text."""
-SECRET_VALUE = re.compile(r"\b(hf_|sk-|gh[pousr]_|github_pat_|xox[abp]-|AKIA)[A-Za-z0-9_-]{16,}")
-
 TYPES: dict[str, Any] = {t.__name__: t for t in (bool, int, float, str, list, dict, tuple)} | {"Optional": Optional}
 
 
@@ -125,7 +121,7 @@ def coerce(known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str
             executed notebook would keep it in plain text.
     """
     for name, value in given.items():
-        if SECRET_NAME.search(name) or SECRET_VALUE.search(str(value)):
+        if looks_secret(name, value):
             raise ParameterError(
                 f"parameter {name!r} looks like a secret, and the executed notebook would keep it in plain text: "
                 "put it into an environment variable"
