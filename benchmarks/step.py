@@ -17,8 +17,6 @@ from typing import Any
 from benchmarks.readme import Report, about
 from benchmarks.turns import CPU, WALL, WARM_UP, Side, in_turn, shown
 
-IMPORTS = ("torch", "transformers", "datasets", "trl.trainer.grpo_trainer", "rlkit.trainers.rlvr")
-
 
 @dataclass(frozen=True)
 class Case:
@@ -81,7 +79,7 @@ def build(case: Case, stock: bool, steps: int) -> Any:
 
 def sides(case: Any, steps: int, make: Callable[..., Any]) -> list[Side]:
     """Stock TRL, then rlkit, from `make(case, stock, steps)`."""
-    return [Side(make, (case, stock, steps + WARM_UP), IMPORTS) for stock in (True, False)]
+    return [Side(make, (case, stock, steps + WARM_UP)) for stock in (True, False)]
 
 
 def measure(case: Any, steps: int, make: Callable[..., Any] | None = None) -> dict[str, Any]:

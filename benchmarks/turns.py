@@ -9,14 +9,27 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 WARM_UP = 5
+IMPORTS = (
+    "torch",
+    "transformers.generation",
+    "transformers.models.llama.modeling_llama",
+    "datasets",
+    "scipy.stats",
+    "trl.trainer.grpo_trainer",
+    "trl.trainer.distillation_trainer",
+    "rlkit.trainers.rlvr",
+    "rlkit.trainers.distill",
+)
+"""Done once for all sides, before memory is counted; processes start with them where the system can fork."""
 WALL, CPU = 0, 1
 """Which clock."""
 Quartiles = tuple[float, float, float]
@@ -29,8 +42,6 @@ class Side:
     make: Callable[..., Any]
     """Gives a trainer, or an iterator that does a step for each item: a dict with at least loss and grad_norm."""
     given: tuple[Any, ...] = ()
-    imports: tuple[str, ...] = ()
-    """Modules to import before memory is counted."""
 
 
 @dataclass
@@ -42,7 +53,7 @@ class Ran:
     log: list[dict[str, Any]] = field(default_factory=list)
     """What was logged at each step, warm-up included."""
     memory: int = 0
-    """Peak of resident bytes, less those resident after the imports."""
+    """Peak of resident bytes, less those resident after the imports and a step of a toy."""
 
     def median(self, clock: int) -> float:
         """Seconds of a step."""
@@ -72,7 +83,9 @@ def shown(found: Quartiles, digits: int = 3) -> str:
 
 def in_turn(sides: Sequence[Side], steps: int, warm_up: int = WARM_UP) -> list[Ran]:
     """Train all sides for `warm_up + steps` steps; who goes first changes from step to step."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    if sys.platform == "linux":
+        context.set_forkserver_preload([*IMPORTS])
     ends, workers = [], []
     for side in sides:
         ours, theirs = context.Pipe()
@@ -122,12 +135,26 @@ def work(side: Side, steps: int, pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for name in side.imports:
+    for name in IMPORTS:
         importlib.import_module(name)
+    touch()
     before = resident("VmRSS")
     made, turn = side.make(*side.given), Turn(pipe)
     log = trained(made, turn) if hasattr(made, "train") else iterated(made, turn, steps)
     pipe.send((log, resident("VmHWM") - before))
+
+
+def touch() -> None:
+    """A step of a toy, so that the libraries' own pages are in memory before it is counted."""
+    import torch
+
+    from rlkit.bases import architecture, get_recipe, tokenizer
+
+    recipe = replace(get_recipe("chain"), width=8, layers=1)
+    model = architecture(recipe, tokenizer(recipe.characters))
+    ids = model.generate(torch.ones(1, 1, dtype=torch.long), max_new_tokens=2, do_sample=True)
+    model(input_ids=ids, labels=ids).loss.backward()
+    torch.optim.AdamW(model.parameters(), fused=True).step()
 
 
 def iterated(loop: Iterator[dict[str, Any]], turn: Turn, steps: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The loop by hand that trainers are timed against does what stock TRL does; otherwise the times could not be compared."""
+"""The loop by hand that trainers are timed against does what stock TRL does; else times could not be compared."""
 
 from __future__ import annotations
 
