@@ -6,10 +6,13 @@ step i of one is step i of the others: ratios are taken step by step, and what e
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
+import random
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +57,8 @@ class Ran:
     """What was logged at each step, warm-up included."""
     memory: int = 0
     """Peak of resident bytes, less those resident after the imports and a step of a toy."""
+    built: float = 0.0
+    """CPU seconds to build it, before its first step."""
 
     def median(self, clock: int) -> float:
         """Seconds of a step."""
@@ -81,31 +86,44 @@ def shown(found: Quartiles, digits: int = 3) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def in_turn(sides: Sequence[Side], steps: int, warm_up: int = WARM_UP) -> list[Ran]:
-    """Train all sides for `warm_up + steps` steps; who goes first changes from step to step."""
-    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-    if sys.platform == "linux":
-        context.set_forkserver_preload([*IMPORTS])
+def in_turn(sides: Sequence[Side], steps: int, warm_up: int = WARM_UP, threads: bool = False) -> list[Ran]:
+    """Train all sides for `warm_up + steps` steps; the order is another at each.
+
+    With `threads` they are threads of this process: for many sides, whose memory is then not told apart.
+    """
     ends, workers = [], []
     for side in sides:
-        ours, theirs = context.Pipe()
-        worker = context.Process(target=work, args=(side, steps + warm_up, theirs), daemon=True)
-        worker.start()
-        theirs.close()  # so that a side that breaks off is an error here, not silence
+        ours, worker = start(side, steps + warm_up, threads)
+        ours.recv()  # it has been built
         ends.append(ours)
         workers.append(worker)
-    for end in ends:
-        end.recv()  # ready
+    gc.freeze()  # what exists by now is no garbage, and would be gone through in steps of whose turn it is
     seconds: list[list[tuple[float, float]]] = [[] for _ in sides]
     for step in range(steps + warm_up):
-        for i in range(len(sides)):
-            side = (i + step) % len(sides)
+        for side in random.Random(step).sample(range(len(sides)), len(sides)):
             ends[side].send("go")
             seconds[side].append(ends[side].recv())
     ends_with = [end.recv() for end in ends]
     for worker in workers:
         worker.join()
     return [Ran(taken[warm_up:], *last) for taken, last in zip(seconds, ends_with, strict=True)]
+
+
+def start(side: Side, steps: int, thread: bool) -> tuple[Connection, Any]:
+    """Start a side; gives this end of its pipe. The other end is closed when it breaks off: an error here."""
+    if thread:
+        ours, theirs = multiprocessing.Pipe()
+        worker: Any = threading.Thread(target=work, args=(side, steps, theirs), daemon=True)
+        worker.start()
+        return ours, worker
+    context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+    if sys.platform == "linux":
+        context.set_forkserver_preload([*IMPORTS])
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=work, args=(side, steps, theirs), daemon=True)
+    worker.start()
+    theirs.close()
+    return ours, worker
 
 
 class Turn:
@@ -138,10 +156,14 @@ def work(side: Side, steps: int, pipe: Connection) -> None:
     for name in IMPORTS:
         importlib.import_module(name)
     touch()
-    before = resident("VmRSS")
-    made, turn = side.make(*side.given), Turn(pipe)
-    log = trained(made, turn) if hasattr(made, "train") else iterated(made, turn, steps)
-    pipe.send((log, resident("VmHWM") - before))
+    before, started = resident("VmRSS"), time.process_time()
+    try:
+        made, turn = side.make(*side.given), Turn(pipe)
+        built = time.process_time() - started
+        log = trained(made, turn) if hasattr(made, "train") else iterated(made, turn, steps)
+        pipe.send((log, resident("VmHWM") - before, built))
+    finally:
+        pipe.close()
 
 
 def touch() -> None:
