@@ -1,28 +1,26 @@
 """Does a training step of preset gpu fit a consumer card? Memory and time beside stock TRL and beside the estimate.
 
 Models have random weights in the real shapes: nothing is downloaded. Each step runs in a process of its own, capped at
-8, 12, 16 or 24 GB; the smallest cap under which it ends is reported. From the root of the checkout, on an NVIDIA GPU:
+8, 12, 16 or 24 GB; the smallest cap under which it ends is reported. It runs only where it is named:
 
-    python -m benchmarks.gpu_fit              # some minutes; writes the table into benchmarks/README.md
-    python -m benchmarks.gpu_fit --estimate   # without a GPU: the estimates, and "not measured yet"
-    python -m benchmarks.gpu_fit --dry-cpu    # a toy shape on a CPU: does the script itself run
+    python -m benchmarks gpu_fit                 # on an NVIDIA GPU, some minutes; without one: "not measured yet"
+    python -m benchmarks gpu_fit --quick --dry   # without a GPU, a toy shape: does the script itself run
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import hashlib
 import json
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.readme import about, write
+from benchmarks.readme import Report, about
 from rlkit.doctor.memory import GB, Load, estimate
 from rlkit.doctor.shapes import SHAPES, Shape
 
@@ -220,35 +218,31 @@ def line(case: Case, ours: dict[str, Any] | None, stock: dict[str, Any] | None) 
     return f"| {' | '.join(cells)} |"
 
 
-def main() -> None:
-    """Measure every case, or estimate it."""
+def lines(toy: bool) -> Iterator[str]:
+    """The rows of the table: measured on a GPU, in a toy's shape on a CPU, else estimated only."""
     import torch
 
-    parser = argparse.ArgumentParser(description="Memory and time of preset gpu's steps.")
-    parser.add_argument("--estimate", action="store_true", help="no GPU: estimates only")
-    parser.add_argument("--dry-cpu", action="store_true", help="a toy shape on a CPU; prints only")
-    given = parser.parse_args()
-    if not (given.estimate or given.dry_cpu or torch.cuda.is_available()):
-        raise SystemExit("torch sees no NVIDIA GPU: --estimate writes the estimates, --dry-cpu tries the script.")
-    lines = ["| notebook | model | completions x tokens | estimate | estimate, RTX 4090 | rlkit | stock TRL |"]
-    lines.append("|---" * 7 + "|")
     for case in CASES:
-        if given.estimate:
-            lines.append(line(case, None, None))
+        if not (toy or torch.cuda.is_available()):
+            yield line(case, None, None)
             continue
         with tempfile.TemporaryDirectory() as folder:
-            make(shape_in(case.model, given.dry_cpu), Path(folder) / "model")
+            make(shape_in(case.model, toy), Path(folder) / "model")
             if case.teacher:
-                make(shape_in(case.teacher, given.dry_cpu), Path(folder) / "teacher")
-            ours, stock = (smallest(case, which, given.dry_cpu, Path(folder)) for which in (False, True))
+                make(shape_in(case.teacher, toy), Path(folder) / "teacher")
+            ours, stock = (smallest(case, which, toy, Path(folder)) for which in (False, True))
         print(json.dumps({"notebook": case.notebook, "rlkit": ours, "stock": stock}), flush=True)
-        lines.append(line(case, ours, stock))
+        yield line(case, ours, stock)
+
+
+def report(quick: bool) -> Report:
+    """Measure every case on a GPU. Without one: the estimates, or, quickly, a toy shape, which tries the script."""
+    import torch
+
+    toy = quick and not torch.cuda.is_available()
+    head = ["| notebook | model | completions x tokens | estimate | estimate, RTX 4090 | rlkit | stock TRL |"]
+    head.append("|---" * 7 + "|")
     where = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU: nothing was measured"
-    text = "\n".join([*lines, "", f"Peaks are of generation / update, as reserved by torch; {where}; {about()}."])
-    print(text)
-    if not given.dry_cpu:
-        write("gpu_fit", text)
-
-
-if __name__ == "__main__":
-    main()
+    where = "a toy shape on a CPU, to try the script: not to be kept" if toy else where
+    how = f"Peaks are of generation / update, as reserved by torch; {where}; {about()}."
+    return Report("\n".join([*head, *lines(toy), "", how]))

@@ -1,12 +1,7 @@
-"""Speed and rightness of the grader beside math-verify and TRL's accuracy reward.
-
-python -m benchmarks.grading            print the tables
-python -m benchmarks.grading --write    and put them into benchmarks/README.md
-"""
+"""Speed and rightness of the grader beside math-verify and TRL's accuracy reward."""
 
 from __future__ import annotations
 
-import argparse
 import csv
 import logging
 import random
@@ -18,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.readme import write
+from benchmarks.readme import Report
 from rlkit.grading import grade, grade_batch
 
 HERE = Path(__file__).resolve().parent
@@ -95,7 +90,7 @@ def used() -> float:
     return sum(t.user + t.system for t in (p.cpu_times() for p in (me, *me.children(recursive=True))))
 
 
-def best_of(function: Callable[[list[tuple[str, str]]], Any], size: int, times: int = 3) -> Cost:
+def best_of(function: Callable[[list[tuple[str, str]]], Any], size: int, times: int) -> Cost:
     """The smallest of several costs, with new rows each time, so that no cache helps."""
     costs = [cost(partial(function, typical(size, seed))) for seed in range(1, times + 1)]
     return min(clock for clock, _ in costs), min(cpu for _, cpu in costs)
@@ -106,14 +101,14 @@ def ours(rows: list[tuple[str, str]]) -> list[float | None]:
     return list(grade_batch([text for text, _ in rows], [gold for _, gold in rows]))
 
 
-def speed() -> list[tuple[str, str]]:
+def speed(times: int) -> list[tuple[str, str]]:
     """Seconds for 1,000 answers."""
     first = cost(lambda: grade(r"\boxed{\sqrt{8}}", r"2\sqrt{2}"))
     alone(typical(50))
     golds = [rf"\frac{{{a}\sqrt{{{b}}}}}{{{c}}}" for a in range(1, 11) for b in range(11, 21) for c in range(21, 31)]
     different = [(rf"\boxed{{{gold} + x - x}}", gold) for gold in golds]
     many = [(rf"\boxed{{{i}\sqrt{{2}}}}", rf"{i}\sqrt{{2}}") for i in range(10000)]
-    theirs, own = best_of(alone, 1000), best_of(ours, 1000)
+    theirs, own = best_of(alone, 1000, times), best_of(ours, 1000, times)
     theirs_all, own_all = cost(lambda: alone(different)), cost(lambda: ours(different))
     return [
         ("1,000 typical answers, math-verify", told(theirs)),
@@ -172,21 +167,12 @@ def table(rows: list[tuple[str, str]]) -> str:
     return "\n".join(["| measured | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
 
 
-def main() -> None:
-    """Measure, print and, if asked for, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    asked = parser.parse_args()
+def report(quick: bool) -> Report:
+    """Measure."""
     logging.getLogger("math_verify").setLevel(logging.ERROR)
     from rlkit.machine import machine_class
 
     where = ", ".join(str(value) for value in machine_class().values())
-    command = "python -m benchmarks.grading --write"
-    text = f"`{command}` on {where}; best of three.\n\n{table([*speed(), *hostile(), *rightness()])}"
-    print(text)
-    if asked.write:
-        write("grading", text)
-
-
-if __name__ == "__main__":
-    main()
+    found = speed(1 if quick else 3)
+    text = f"On {where}; best of {1 if quick else 3}.\n\n{table([*found, *hostile(), *rightness()])}"
+    return Report(text, [found[1]])

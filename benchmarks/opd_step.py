@@ -1,23 +1,17 @@
 """Time per distillation step: `DistillTrainer` against TRL's `DistillationTrainer`, same settings, same rollouts.
 
-Run from the root of the checkout, on a quiet machine:
-
-    python -m benchmarks.opd_step            # prints the table and writes it into benchmarks/README.md
-    python -m benchmarks.opd_step --steps 4 --dry
-
 Two processes take steps in turn, as in `benchmarks/step.py`. The models have random weights and a vocabulary of 32,768:
 speed does not depend on what they say. The learning rate is 0, so that both draw the same rollouts in every step.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks import step
-from benchmarks.readme import about, write
+from benchmarks.readme import Report, about
+from benchmarks.turns import shown
 
 VOCABULARY, WIDTH, LAYERS, ROLLOUTS, TOKENS = 32_768, 256, 2, 16, 24
 
@@ -87,36 +81,13 @@ def build(case: Case, stock: bool, steps: int) -> Any:
     return DistillTrainer(**given, method=method, teacher_tokenizer=tokenizer)
 
 
-def table(found: list[dict[str, Any]]) -> str:
-    """Markdown of all cases."""
-    columns = ["method", "stock, ms", "rlkit, ms", "ratio", "ratio of CPU time", "wanted"]
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for row in found:
-        case = row["case"]
-        ratios = ["{1:.3f} ({0:.3f} to {2:.3f})".format(*row[clock]) for clock in ("wall", "cpu")]
-        wanted = "" if case.target is None else f"at most {case.target}"
-        lines.append(f"| {' | '.join([case.name, *(f'{ms:.0f}' for ms in row['milliseconds']), *ratios, wanted])} |")
-    how = f"{ROLLOUTS} rollouts of {TOKENS} tokens, vocabulary {VOCABULARY:,}, student and teacher of {LAYERS} layers "
-    how += f"and width {WIDTH}; {found[0]['steps']} steps after {step.WARM_UP} to warm up; {about()}. "
-    how += f"Loss and grad_norm of `opd` and stock differ by at most {found[0]['apart']:.0e} over all steps."
-    return "\n".join([*lines, "", how])
-
-
-def main() -> None:
+def report(quick: bool) -> Report:
     """Measure every case."""
-    parser = argparse.ArgumentParser(description="Time per distillation step: rlkit against stock TRL.")
-    parser.add_argument("--steps", type=int, default=20, help="timed steps a case")
-    parser.add_argument("--dry", action="store_true", help="print only")
-    given = parser.parse_args()
-    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    found = []
-    for case in CASES:
-        found.append(step.measure(case, given.steps + step.WARM_UP, build))
-        print(table(found), flush=True)
-    text = table(found)
-    if not given.dry:
-        write("opd_step", text)
-
-
-if __name__ == "__main__":
-    main()
+    steps = 2 if quick else 6
+    found = [step.measure(case, steps, build) for case in CASES]
+    lines = [[row["case"].name, *step.cells(row)] for row in found]
+    how = f"{ROLLOUTS} rollouts of {TOKENS} tokens, vocabulary {VOCABULARY:,}, student and teacher of {LAYERS} layers "
+    how += f"and width {WIDTH}; {steps} steps after {step.WARM_UP} to warm up; {about()}. "
+    how += f"Loss and grad_norm of `opd` and stock differ by at most {found[0]['apart']:.0e} over all steps."
+    summary = [(f"a distillation step, to stock TRL's: {row['case'].name}", shown(row["cpu"], 2)) for row in found[::3]]
+    return Report(f"{step.markdown(['method', *step.COLUMNS], lines)}\n\n{how}", summary)

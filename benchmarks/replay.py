@@ -2,18 +2,12 @@
 
 A step of replay is taken apart by timing its parts from outside: cutting rows out of the batch, storing, drawing,
 padding them together again, and scoring the fresh rows under the policy that drew them (one forward). They are set
-beside what the replayed rows themselves cost: the same step without them, subtracted. CPU seconds, one thread. Run from
-the root of the checkout:
-
-    python -m benchmarks.replay          # prints the tables and writes them into benchmarks/README.md
-    python -m benchmarks.replay --steps 10 --dry
+beside what the replayed rows themselves cost: the same step without them, subtracted. CPU seconds, one thread.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import os
 import random
 import statistics
 import sys
@@ -23,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.readme import about, write
+from benchmarks.readme import Report, about
 
 WARM_UP = 8
 SETTINGS = {"prompts_per_step": 2, "num_generations": 8, "train_size": 1024}
@@ -131,8 +125,9 @@ def memory(buffer: Any) -> tuple[float, float, float]:
     return numbers / tokens, whole / tokens, tokens / len(buffer)
 
 
-def report(steps: int) -> str:
-    """All tables as Markdown."""
+def report(quick: bool) -> Report:
+    """Measure a step apart, and the buffer alone."""
+    steps = 10 if quick else 60
     _, plain, _ = train("grpo", steps)
     trainer, replay, parts = train("replay_uniform", steps, **REPLAY)
     step, without = statistics.median(replay), statistics.median(plain)
@@ -161,21 +156,5 @@ def report(steps: int) -> str:
         f"Preset tiny, 16 rollouts and 64 trained rows a step, {len(replay)} steps after {WARM_UP} to warm up; "
         f"{about()}.",
     ]
-    return "\n".join(lines)
-
-
-def main() -> None:
-    """Measure and write."""
-    parser = argparse.ArgumentParser(description="What a replay buffer costs.")
-    parser.add_argument("--steps", type=int, default=60, help="timed steps")
-    parser.add_argument("--dry", action="store_true", help="print only")
-    given = parser.parse_args()
-    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    text = report(given.steps)
-    print(text)
-    if not given.dry:
-        write("replay", text)
-
-
-if __name__ == "__main__":
-    main()
+    summary = [("a replay buffer, of what the rows it gives cost", f"{buffer_alone / rows:.1%}")]
+    return Report("\n".join(lines), summary)

@@ -2,25 +2,19 @@
 
 One trainer, whose method is another one at every step. Learning rate 0, eight prompts in a fixed order and random state
 set back make every step the same step, so that times differ by the hook and by chance only. CPU seconds are counted,
-which other programs on the machine do not add to. The reward differs from row to row and all rows are trained. Run from
-the root of the checkout:
-
-    python -m benchmarks.seams           # prints the table and writes it into benchmarks/README.md
-    python -m benchmarks.seams --steps 10 --dry
+which other programs on the machine do not add to. The reward differs from row to row and all rows are trained.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
 import itertools
-import os
 import random
 import statistics
 import time
 from typing import Any
 
-from benchmarks.readme import about, write
+from benchmarks.readme import Report, about
 
 WARM_UP = 3
 WANTED = 0.02
@@ -134,18 +128,10 @@ def table(found: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", f"{how}`no hook, again` shows what chance adds."])
 
 
-def main() -> None:
+def report(quick: bool) -> Report:
     """Measure every seam."""
-    parser = argparse.ArgumentParser(description="Time per training step with hooks that change nothing.")
-    parser.add_argument("--steps", type=int, default=60, help="timed steps a hook")
-    parser.add_argument("--dry", action="store_true", help="print only")
-    given = parser.parse_args()
-    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    text = table(measure(given.steps))
-    print(text)
-    if not given.dry:
-        write("seams", text)
-
-
-if __name__ == "__main__":
-    main()
+    found = measure(10 if quick else 60)
+    every = next(case for case in found if case["name"] == "all of these")
+    low, high = every["quartiles"]
+    summary = [("hooks that change nothing, six at once", f"{every['overhead']:+.1%} ({low:+.1%} to {high:+.1%})")]
+    return Report(table(found), summary)

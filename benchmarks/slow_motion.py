@@ -1,28 +1,19 @@
-"""What slow motion costs on the tiny base: a preview, a comparison, a recorded step, the size of what is shown.
-
-Run from the root of the checkout:
-
-    python -m benchmarks.slow_motion           # prints the table and writes it into benchmarks/README.md
-    python -m benchmarks.slow_motion --dry
-"""
+"""What slow motion costs on the tiny base: a preview, a comparison, a recorded step, the size of what is shown."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.readme import about, write
+from benchmarks.readme import Report, about
 
-ROUNDS = 7
 COMPARED = ("grpo", "dr_grpo", "mc_grpo", "rloo")
 LIMITS = {"preview": "2 s", "compare": "5 s", "page": "300 kB"}
 
 
-def seconds(do: Callable[[], Any], rounds: int = ROUNDS) -> float:
+def seconds(do: Callable[[], Any], rounds: int) -> float:
     """Median of CPU seconds, after one call to warm up."""
     do()
     found = []
@@ -43,7 +34,7 @@ def step_seconds(record: tuple[int, ...]) -> float:
     return (time.process_time() - start) / 24
 
 
-def measure() -> list[tuple[str, str, str]]:
+def measure(rounds: int) -> list[tuple[str, str, str]]:
     """(what, measured, wanted)."""
     import rlkit
 
@@ -51,8 +42,8 @@ def measure() -> list[tuple[str, str, str]]:
     step = trainer.preview()
     one = step_seconds(())
     every = step_seconds(tuple(range(24)))
-    full, light = (seconds(lambda on=on: trainer.preview(row_gradients=on)) for on in (True, False))
-    compared = seconds(lambda: rlkit.compare(step, COMPARED), 3)
+    full, light = (seconds(lambda on=on: trainer.preview(row_gradients=on), rounds) for on in (True, False))
+    compared = seconds(lambda: rlkit.compare(step, COMPARED), min(3, rounds))
     page = len(step._repr_html_().encode())
 
     def cost(value: float) -> str:
@@ -68,23 +59,14 @@ def measure() -> list[tuple[str, str, str]]:
     ]
 
 
-def table(rows: list[tuple[str, str, str]]) -> str:
+def table(rows: list[tuple[str, str, str]], rounds: int) -> str:
     """As Markdown."""
     lines = ["| what | CPU time, size | wanted |", "|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join([*lines, "", f"`mc_grpo`, preset tiny, graded reward; median of {ROUNDS}; {about()}."])
+    return "\n".join([*lines, "", f"`mc_grpo`, preset tiny, graded reward; median of {rounds}; {about()}."])
 
 
-def main() -> None:
-    """Measure, print, write."""
-    parser = argparse.ArgumentParser(description="What slow motion costs.")
-    parser.add_argument("--dry", action="store_true", help="print only")
-    given = parser.parse_args()
-    os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-    text = table(measure())
-    print(text)
-    if not given.dry:
-        write("slow_motion", text)
-
-
-if __name__ == "__main__":
-    main()
+def report(quick: bool) -> Report:
+    """Measure."""
+    rounds = 2 if quick else 7
+    rows = measure(rounds)
+    return Report(table(rows, rounds), [(f"slow motion: {what}", cost) for what, cost, _ in rows[1:4:2]])
