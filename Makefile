@@ -11,13 +11,14 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: help setup figures record test test-all lab course wheelhouse site clean clean-all
+.PHONY: help setup figures record test test-all drift lab course wheelhouse site clean clean-all
 
 help:
 	@echo "make figures    run the notebooks, draw the figures (minutes)"
 	@echo "make record     the same at full size: rewrites figures/ and data/recorded/ (up to 30 minutes a notebook)"
 	@echo "make test       linters and quick tests (minutes)"
 	@echo "make test-all   the slow tests that make test leaves out"
+	@echo "make drift      the seams' tests on other releases of TRL and transformers (half an hour; ARGS=--write)"
 	@echo "make lab        open the notebooks in JupyterLab"
 	@echo "make course     student and solution notebooks into build/course, checked"
 	@echo "make wheelhouse all packages into build/wheelhouse (ARGS=FOLDER), for machines without a network"
@@ -40,6 +41,9 @@ test: setup
 
 test-all: setup
 	$(BIN)/python -m pytest -m slow -n 2 $(ARGS)
+
+drift: setup
+	$(BIN)/python -m tests.drift $(ARGS)
 
 lab: setup
 	$(BIN)/python -m jupyterlab notebooks $(ARGS)

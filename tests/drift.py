@@ -1,7 +1,8 @@
 """`make drift`: does rlkit work on other releases of TRL and transformers? Each is installed and really run.
 
 An environment of its own holds the release and what it alone needs; a `.pth` file lends it everything else, torch too.
-Usage: python -m tests.drift [--write]. Ends with 1 when a release is red that the table in CONTRIBUTING.md has not as red.
+Usage: python -m tests.drift [--write]. Ends with 1 when a release is red that the table has not as red; --write puts
+the new table into CONTRIBUTING.md.
 """
 
 from __future__ import annotations
