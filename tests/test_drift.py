@@ -1,4 +1,4 @@
-"""The table of releases: what a failure is called, which rows are worse than before, and the range of the green ones."""
+"""The table of releases: what a failure is called, which rows are worse than before, the range of the green ones."""
 
 from __future__ import annotations
 
