@@ -11,7 +11,7 @@ else
 BIN := .venv/bin
 endif
 
-.PHONY: help setup figures record test test-all bench lab course wheelhouse site clean clean-all
+.PHONY: help setup figures record test test-all bench drift lab course wheelhouse site clean clean-all
 
 help:
 	@echo "make figures    run the notebooks, draw the figures (minutes)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test       linters and quick tests (minutes)"
 	@echo "make test-all   the slow tests that make test leaves out"
 	@echo "make bench      measure against stock TRL, write benchmarks/README.md (40 minutes; ARGS=\"step --quick\")"
+	@echo "make drift      the seams' tests on other releases of TRL and transformers (half an hour; ARGS=--write)"
 	@echo "make lab        open the notebooks in JupyterLab"
 	@echo "make course     student and solution notebooks into build/course, checked"
 	@echo "make wheelhouse all packages into build/wheelhouse (ARGS=FOLDER), for machines without a network"
@@ -44,6 +45,8 @@ test-all: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+drift: setup
+	$(BIN)/python -m tests.drift $(ARGS)
 
 lab: setup
 	$(BIN)/python -m jupyterlab notebooks $(ARGS)

@@ -61,6 +61,18 @@ def _libraries() -> Iterator[Check]:
         yield Check("libraries", "green", f"all {len(wanted)} requirements are met")
 
 
+def _versions() -> Iterator[Check]:
+    """Whether TRL and transformers are releases that the seams were tested with."""
+    from rlkit import versions
+
+    found = versions.complaints()
+    tested = ", ".join(f"{name} {span}" for name, span in versions.TESTED.items())
+    if found:
+        yield Check("versions", "yellow", "; ".join(found), "pip install -c constraints.txt rlkit-lab")
+    else:
+        yield Check("versions", "green", f"tested: {tested}")
+
+
 def _memory() -> Iterator[Check]:
     import psutil
 
@@ -169,6 +181,7 @@ def _bitsandbytes() -> Iterator[Check]:
 LOOKS: dict[str, Callable[[], Iterator[Check]]] = {
     "python": _python,
     "libraries": _libraries,
+    "versions": _versions,
     "memory": _memory,
     "threads": _threads,
     "write": _write,

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trl.trainer.utils import is_async_callable
 
 from rlkit.method import Context, Method
+from rlkit.trainers.compat import is_async_callable
 
 LARGEST_REWARD = 1e15
 """Above it the square of a reward summed over a group leaves the range of 32-bit floats."""
