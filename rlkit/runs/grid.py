@@ -64,7 +64,11 @@ def do(
 
         if todo:
             count = pool.worker_count(workers, len(todo))
-            pool.do_all([jobs[number] for number in todo], count, bar.update, heard)
+            try:
+                pool.do_all([jobs[number] for number in todo], count, bar.update, heard)
+            except KeyboardInterrupt:
+                kept = f"{bar.finished} of {len(todo)} runs were finished and are kept"
+                raise KeyboardInterrupt(f"interrupted: {kept}; the same call does the rest") from None
     if failures:
         raise RunError(_message({jobs[number].title: failure for number, failure in failures.items()}, len(todo)))
     entries = [found[first[key]] for key in names]
