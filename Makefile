@@ -45,6 +45,7 @@ test-all: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
 drift: setup
 	$(BIN)/python -m tests.drift $(ARGS)
 

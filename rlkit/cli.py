@@ -85,14 +85,15 @@ def figures(
     except notebooks.NotebookError as error:
         raise _fail(str(error)) from None
     except KeyboardInterrupt:
-        raise _fail("interrupted; finished runs are kept", 130) from None
+        raise _fail("interrupted; finished runs are kept, and the same command does the rest", 130) from None
     code = exit_code(outcomes, check)
+    summary = write_summary(outcomes, code) if check else None  # before anything is printed to who may have gone
     if any(outcome.changes for outcome in outcomes):
         typer.echo(show.changes_text((outcome.slug, outcome.changes) for outcome in outcomes))
     for outcome in outcomes:
         _say(outcome)
-    if check:
-        typer.echo(f"summary: {_short(write_summary(outcomes, code))}")
+    if summary:
+        typer.echo(f"summary: {_short(summary)}")
     raise typer.Exit(code)
 
 

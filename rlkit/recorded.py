@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from rlkit.files import not_written
 from rlkit.method import near
 from rlkit.runs import results
 from rlkit.runs.digest import Unhashable, digest
@@ -231,6 +232,6 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     except OSError as error:
         if (work / "old").exists() and not folder.exists():
             os.replace(work / "old", folder)
-        raise OSError(f"Cannot write {folder}: {error.strerror or error}.") from error
+        raise not_written(folder, error) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)

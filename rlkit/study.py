@@ -19,7 +19,7 @@ from rlkit import paths, runs
 from rlkit.claims import Claim, Verdict, Verdicts, judge, read_claims, write_claims
 from rlkit.course.pool import NAME as RUNS
 from rlkit.course.pool import export
-from rlkit.files import write_atomic
+from rlkit.files import check_writable, write_atomic
 from rlkit.fingerprint import check_fingerprint, fingerprint
 from rlkit.presets import get_preset
 from rlkit.real_model import RealModel
@@ -51,6 +51,9 @@ class Study(RealModel, SlowMotion):
         steps: optimiser steps of every run; 0 for the preset's.
         model: a base, folder or hub id; "" for the preset's.
         parameters: the notebook's other parameters: a changed one keeps results out of `figures/`.
+
+    Raises:
+        OSError: its results could not be written; better now than after the training.
     """
 
     def __init__(
@@ -70,7 +73,9 @@ class Study(RealModel, SlowMotion):
         # Where the tiny part is read, steps and model are the real one's.
         self.common, self.real_common = ({} if get_preset(preset).real and self.recorded else given), given
         changed = bool(seeds or given) or _differ(slug, parameters)
-        self.writes, self.output = _destination(slug, self.preset, changed, redraw)
+        self.writes, self.output, self.evidence = _destination(slug, self.preset, changed, redraw)
+        for folder in (self.output, *([self.evidence] if self.writes and not self.recorded else [])):
+            check_writable(folder)
         self._kept = Recorded(slug, self.preset)
         self._committed = _committed(slug)
         self._verdicts: dict[str, Verdict] = {}
@@ -233,7 +238,7 @@ class Study(RealModel, SlowMotion):
         """Record what is there: once the claims are judged, so that a notebook that broke off leaves the old data."""
         if self.writes and self._verdicts and not self.recorded:
             self._kept.code_key = self.code_key
-            self._kept.write(paths.recorded(self.slug, write=True))
+            self._kept.write(self.evidence)
 
     def budget(self, arms: Sequence[runs.Arm | str | Method], milliseconds: float | None = None) -> str:
         """What the arms cost: arms x seeds x steps x milliseconds, before anything is taken from the cache.
@@ -258,13 +263,17 @@ class Study(RealModel, SlowMotion):
             return 0.0
 
 
-def _destination(slug: str, preset: str, changed: bool, recorded: bool) -> tuple[bool, Path]:
-    """Whether the committed data are written, and the folder of figures and claims."""
+def _destination(slug: str, preset: str, changed: bool, recorded: bool) -> tuple[bool, Path, Path]:
+    """Whether evidence is written, the folder of figures and claims, and that of recorded data.
+
+    `rlkit figures` names a folder for both and puts them in the place of the committed ones when all has gone well.
+    """
     if folder := os.environ.get("RLKIT_OUTPUT"):
-        return False, Path(folder)
-    if recorded or os.environ.get("RLKIT_WRITE") == "1" or (preset == "full" and not changed):
-        return True, paths.figures(slug)
-    return False, paths.build() / "figures" / preset / slug
+        return os.environ.get("RLKIT_WRITE") == "1", Path(folder), Path(folder) / "recorded"
+    evidence = paths.recorded(slug, write=True)
+    if recorded or (preset == "full" and not changed):
+        return True, paths.figures(slug), evidence
+    return False, paths.build() / "figures" / preset / slug, evidence
 
 
 def _differ(slug: str, parameters: Mapping[str, Any]) -> bool:

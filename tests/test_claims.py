@@ -165,21 +165,6 @@ def test_two_claims_of_one_id_are_an_error(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "claims.json"
-    write_claims(path, "demo", "full", "k", [judge(claim(), [1.0, 2.0])])
-    before = path.read_bytes()
-
-    def full(*args: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("rlkit.runs.store.os.replace", full)
-    with pytest.raises(OSError, match="No space"):
-        write_claims(path, "demo", "full", "k2", [judge(claim(), [3.0, 2.0])])
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_comparison_gives_verdicts_and_drift_in_half_intervals() -> None:
     old = claims.claims_document("demo", "full", "k", [judge(claim(), [1.0, 2.0, 3.0, 2.0, 2.0])])
     new = claims.claims_document(

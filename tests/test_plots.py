@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rlkit import plots
-from rlkit.plots.pictures import Picture, render, write_all
+from rlkit.plots.pictures import Picture, render
 from rlkit.plots.shared import PALETTE, _apart
 from rlkit.stats import interval
 
@@ -226,36 +226,3 @@ def test_text_is_readable_at_400_pixels() -> None:
     texts = [*panel.texts, *figure.texts, panel.xaxis.label, panel.yaxis.label, *panel.get_xticklabels()]
     smallest = min(text.get_fontsize() for text in texts)
     assert smallest / 72 * 400 / figure.get_size_inches()[0] >= 10, "pixels at a width of 400"
-
-
-@pytest.mark.parametrize("kind", ["a file where the folder should be", "a folder where a file should be", "read-only"])
-def test_a_folder_that_cannot_be_written_is_a_clear_error_and_stays_clean(tmp_path: Path, kind: str) -> None:
-    folder = tmp_path / "figures"
-    if kind == "a file where the folder should be":
-        folder.write_text("x", encoding="utf-8")
-    else:
-        folder.mkdir()
-    if kind == "a folder where a file should be":
-        (folder / "accuracy.png").mkdir()
-    if kind == "read-only":
-        if os.name == "nt" or os.geteuid() == 0:
-            pytest.skip("this user may write everywhere")
-        folder.chmod(0o555)
-    before = sorted(path.name for path in tmp_path.rglob("*"))
-    with pytest.raises(OSError, match=r"Cannot write the figure 'accuracy' to .*figures"):
-        plots.save(plots.curves(_frame(), "accuracy"), folder / "accuracy")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == before
-
-
-def test_a_failed_write_leaves_the_old_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = tmp_path / "a.svg"
-    old.write_bytes(b"old")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fdopen", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_all({old: b"new", tmp_path / "a.png": b"new"})
-    assert old.read_bytes() == b"old"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.svg"]

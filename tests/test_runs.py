@@ -20,7 +20,6 @@ import rlkit
 from rlkit.runs import RunError, Runs, arm, jobs, measure, pool, run, training
 from rlkit.runs.keys import Run
 from rlkit.runs.progress import Progress, clock, mode_of
-from rlkit.runs.store import Store
 
 ROOT = Path(rlkit.__file__).parent.parent
 SMALL = {"prompts_per_step": 2, "num_generations": 4, "max_steps": 3, "train_size": 32, "eval_every": 2, "eval_size": 8}
@@ -210,18 +209,6 @@ def test_what_cannot_be_hashed_runs_uncached_and_says_so(home: Path) -> None:
         runs = small(["dr_grpo"], reward=tables["graded"])
     assert runs.keys == {("dr_grpo", 0): None}
     assert metrics_files(home) == {}
-
-
-def test_a_full_disk_loses_no_result(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Any, *args: Any) -> None:
-        from rlkit.runs.store import StoreError
-
-        raise StoreError("A finished run could not be stored: No space left on device")
-
-    monkeypatch.setattr(Store, "write", full)
-    with pytest.warns(UserWarning, match="No space left on device.*kept in memory"):
-        runs = small(["dr_grpo"])
-    assert runs.value("accuracy").notna().all(axis=None)
 
 
 def test_a_file_edited_under_a_running_process_is_not_cached(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

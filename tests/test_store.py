@@ -12,7 +12,7 @@ from filelock import Timeout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rlkit.runs.store import Store, StoreError
+from rlkit.runs.store import Store
 
 FILES = {"metrics.csv": b"arm,seed\ngrpo,0\n", "timing.csv": b"x\n"}
 
@@ -71,23 +71,6 @@ def test_any_single_flipped_bit_is_noticed(store: Store, data: Any) -> None:
         found = store.read("k1")
     # white space in run.json may change without changing what it says
     assert found is None or (path.name == "run.json" and found.files == FILES and found.meta["name"] == "grpo")
-
-
-@pytest.mark.parametrize("fails", ["mkdtemp", "write_bytes", "replace"])
-def test_a_full_disk_leaves_nothing_half_written(store: Store, monkeypatch: pytest.MonkeyPatch, fails: Any) -> None:
-    store.write("old", {}, FILES)
-
-    def full(*args: Any, **kwargs: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    where = {"mkdtemp": "rlkit.runs.store.tempfile.mkdtemp", "write_bytes": "pathlib.Path.write_bytes"}
-    monkeypatch.setattr(where.get(fails, "rlkit.runs.store.os.replace"), full)
-    with pytest.raises(StoreError, match="No space left"):
-        store.write("new", {}, FILES)
-    monkeypatch.undo()
-    assert store.keys() == ["old"]
-    assert list((store.home / "tmp").iterdir()) == []
-    assert store.read("old").files == FILES
 
 
 def test_meta_that_is_no_json_is_an_error_before_anything_is_written(store: Store) -> None:

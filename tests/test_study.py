@@ -203,22 +203,6 @@ def test_too_much_recorded_data_is_refused_before_anything_is_replaced(
     assert files(folder) == before
 
 
-def test_a_failed_write_leaves_the_recorded_data_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "recorded" / "demo"
-    replace_folder(folder, {"a": b"1"})
-    original = type(folder).write_bytes
-
-    def full(self: Any, data: Any) -> Any:
-        if self.name == "b":
-            raise OSError(28, "No space left on device")
-        return original(self, data)
-
-    monkeypatch.setattr(type(folder), "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
-        replace_folder(folder, {"a": b"2", "b": b"3"})
-    assert files(folder.parent) == {"demo/a": b"1"}
-
-
 @pytest.mark.parametrize("name", ["recorded.json", "runs.csv.gz", "fingerprint.json", "coin.csv.gz"])
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_damaged_recorded_data_say_so(workspace: Path, tmp_path: Path, name: str, damage: Any) -> None:

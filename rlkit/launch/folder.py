@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from rlkit.files import write_atomic
+from rlkit.files import check_writable, write_atomic
 
 RUN, METRICS, TIMING, MODEL = "run.json", "metrics.csv", "timing.csv", "model"
 EVALUATIONS = "rlkit_evaluations.json"
@@ -75,7 +75,17 @@ class Folder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No second process trains here meanwhile. Raises ValueError where one does."""
+        """No second process trains here meanwhile.
+
+        Raises:
+            ValueError: one does.
+            OSError: the folder cannot be written to.
+
+        """
+        try:
+            check_writable(self.path)
+        except OSError as error:
+            raise OSError(f"{error} --out names the folder.") from None
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.path / "lock", timeout=0):

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
+from rlkit.files import check_writable
 from rlkit.method import near
 from rlkit.notebooks.kernel import OFFLINE, Job, NotebookError, execute, kill_kernels
-from rlkit.notebooks.outputs import changes, claims_in, expected, same_bytes, stamps, verify
+from rlkit.notebooks.outputs import changes, claims_in, expected, publish, same_bytes, stamps, verify
 from rlkit.notebooks.parameters import Parameter, ParameterError, coerce, read_parameters, tags
 from rlkit.notebooks.progress import Watch
 from rlkit.presets import get_preset
@@ -172,12 +173,13 @@ def run(slug: str, options: Options, position: int = 0) -> Outcome:
     try:
         notebook = read(slug)
         committed = claims_in(paths.committed(slug))  # before the run, which may write the same file
-        job, output = _prepare(slug, notebook, options, outcome)
-        wanted = expected(slug, notebook, output)
-        _execute(job, output, wanted, position)
-        outcome.changes = changes(committed, claims_in(output))
+        job, made = _prepare(slug, notebook, options, outcome)
+        _execute(job, made, expected(slug, notebook, made), position)
+        outcome.changes = changes(committed, claims_in(made))
         if options.check and options.recorded:
-            same_bytes(output, paths.committed(slug))
+            same_bytes(made, paths.committed(slug))
+        if made != outcome.output:
+            publish(made, slug)
         outcome.ok = True
     except (NotebookError, ParameterError, OSError, ValueError) as error:
         outcome.message = f"{slug}: {error}"
@@ -186,7 +188,10 @@ def run(slug: str, options: Options, position: int = 0) -> Outcome:
 
 
 def _prepare(slug: str, notebook: NotebookNode, options: Options, outcome: Outcome) -> tuple[Job, Path]:
-    """Find everything that is wrong before a kernel starts, and say where the run writes to."""
+    """Find everything that is wrong before a kernel starts, and say where the run writes to.
+
+    What replaces committed files is made beside them first: a notebook that breaks off leaves them as they were.
+    """
     known = read_parameters(notebook)
     given = coerce(known, options.parameters)
     if options.recorded:
@@ -197,14 +202,17 @@ def _prepare(slug: str, notebook: NotebookNode, options: Options, outcome: Outco
         raise NotebookError("--record keeps what a preset with a real model gives: small or gpu, with its own model")
     kind = "check" if options.check else "recorded" if options.recorded else outcome.preset or "default"
     writes = not options.check and (options.recorded or (outcome.preset == "full" and _only_preset(known, given)))
-    outcome.output = output = paths.figures(slug) if writes else _throwaway(kind, slug)
+    outcome.output = paths.figures(slug) if writes else _throwaway(kind, slug)
     outcome.executed = paths.build() / "executed" / kind / f"{slug}.ipynb"
+    made = paths.build() / "staged" / slug if writes else outcome.output
+    for folder in (outcome.output, made, outcome.executed.parent, *([paths.recorded(slug, write=True)] * writes)):
+        check_writable(folder)
     outcome.executed.unlink(missing_ok=True)
-    if options.check:
-        shutil.rmtree(output, ignore_errors=True)
-    environment = _environment(options, output, writes) | (_network(outcome.preset) if real else {})
+    if options.check or writes:
+        shutil.rmtree(made, ignore_errors=True)
+    environment = _environment(options, made, writes) | (_network(outcome.preset) if real else {})
     cells = len(notebook.cells)
-    return Job(slug, available()[slug], cells, outcome.executed, given, environment, options.timeout), output
+    return Job(slug, available()[slug], cells, outcome.executed, given, environment, options.timeout), made
 
 
 def _as_recorded(slug: str, known: Mapping[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
@@ -229,7 +237,7 @@ def _environment(options: Options, output: Path, writes: bool) -> dict[str, str]
     from joblib import cpu_count
 
     environment = {"RLKIT_PROGRESS": "lines", "RLKIT_WORKERS": str(max(1, cpu_count() // max(1, options.jobs)))}
-    environment |= {"RLKIT_WRITE": "1"} if writes else {"RLKIT_OUTPUT": str(output)}
+    environment |= {"RLKIT_OUTPUT": str(output)} | ({"RLKIT_WRITE": "1"} if writes else {})
     environment |= {"RLKIT_RECORDED": "1"} if options.recorded else {}
     environment |= {"RLKIT_FRESH": "1"} if options.fresh else {}
     environment |= {"RLKIT_RECORD": "1"} if options.record else {}

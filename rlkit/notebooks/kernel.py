@@ -110,7 +110,10 @@ class _Run:
         if isinstance(error, CellTimeoutError):
             return f"time limit: the notebook ran past its {self.job.timeout:g} s, in {self.where()}"
         if isinstance(error, DeadKernelError):
-            return f"the kernel died in {self.where()}: killed, or out of memory"
+            return (
+                f"the kernel died in {self.where()}: killed, most likely for want of memory. Finished runs are kept: "
+                "the same command does the rest. Close other programs, or set RLKIT_WORKERS=1"
+            )
         if isinstance(error, RuntimeError) and "Kernel" in str(error):
             return f"the kernel of {sys.executable} did not start: {error}"
         return None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import platform
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlkit import paths
+from rlkit.files import write_all, write_atomic
 from rlkit.notebooks.kernel import NotebookError
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def stamps(folder: Path) -> dict[Path, Stamp]:
 
 
 def verify(output: Path, wanted: set[Path], before: Mapping[Path, Stamp]) -> None:
-    """Compare with what was there before.
+    """Compare with what was there before; the last part of the folder's path is the notebook's slug.
 
     Raises:
         NotebookError: the run wrote no figure, or not all that it should have.
@@ -91,6 +93,21 @@ def same_bytes(output: Path, committed: Path) -> None:
     differ = [name for name in names if (output / name).read_bytes() != (committed / name).read_bytes()]
     if differ:
         raise NotebookError(f"redrawn from recorded data, {', '.join(differ)} differ from those in {committed}")
+
+
+def publish(made: Path, slug: str) -> None:
+    """Put what a run has made in the place of the committed figures, claims and recorded data, and remove it there.
+
+    Raises:
+        OSError: the disk refuses; the committed figures and claims are as they were.
+    """
+    from rlkit.recorded import replace_folder
+
+    final, data = paths.figures(slug), made / "recorded"
+    write_all({final / path.name: path.read_bytes() for path in made.glob("*") if path.is_file()})
+    if data.is_dir():
+        replace_folder(paths.recorded(slug, write=True), {path.name: path.read_bytes() for path in data.iterdir()})
+    shutil.rmtree(made)
 
 
 def claims_in(folder: Path | None) -> dict[str, Any] | None:
@@ -129,8 +146,6 @@ def write_summary(outcomes: Sequence[Outcome], code: int) -> Path:
 
     `drift` is the distance between the two estimates in units of half the committed interval's width.
     """
-    from rlkit.files import write_atomic
-
     path = paths.build() / "summary.json"
     content = {"exit": code, "notebooks": {outcome.slug: _summary(outcome) for outcome in outcomes}}
     write_atomic(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

@@ -129,7 +129,12 @@ def coerce(known: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str
         if name not in known:
             listing = ", ".join(map(str, known.values())) or "none"
             raise ParameterError(f"unknown parameter {name!r}. {near(name, list(known))} The notebook has: {listing}")
-    return {name: _coerced(known[name], value) for name, value in given.items()}
+    values = {name: _coerced(known[name], value) for name, value in given.items()}
+    for name in {*SEEDS} & {*values}:
+        seeds = values[name] if isinstance(values[name], list) else [values[name]]
+        if min(seeds, default=-1) < 0:
+            raise ParameterError(f"parameter {name} is a number of seeds or a list of them, not {values[name]!r}")
+    return values
 
 
 def _coerced(parameter: Parameter, value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -75,4 +76,5 @@ class Watch:
         self._print(message)
 
     def _print(self, line: str) -> None:
-        print(f"{self.slug} [{time.monotonic() - self.started:.0f} s] {line}", file=self.stream, flush=True)
+        with contextlib.suppress(OSError):  # nobody reads any more: no reason to lose the run
+            print(f"{self.slug} [{time.monotonic() - self.started:.0f} s] {line}", file=self.stream, flush=True)

@@ -5,11 +5,8 @@ Left out on purpose: pyplot and its global state. A `Picture` is an ordinary `ma
 
 from __future__ import annotations
 
-import errno
 import io
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +15,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
+
+from rlkit.files import write_all
 
 WIDTH, HEIGHT = 4.8, 3.2
 """Inches. At 400 pixels wide the 9 point labels are still about 10 pixels high."""
@@ -122,32 +121,9 @@ def save(figure: Figure, path_stem: str | Path) -> list[Path]:
         The two paths.
 
     Raises:
-        OSError: the folder cannot be written to; nothing is left half-written.
+        OSError: the folder cannot be written to; nothing is left half-written. The message says what to do.
     """
     stem = Path(path_stem)
     pictures = {stem.with_name(f"{stem.name}.{kind}"): render(figure, kind) for kind in ("svg", "png")}
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        write_all(pictures)
-    except OSError as error:
-        raise OSError(f"Cannot write the figure {stem.name!r} to {stem.parent}: {error.strerror or error}.") from error
+    write_all(pictures)
     return list(pictures)
-
-
-def write_all(files: dict[Path, bytes]) -> None:
-    """Write several files; each appears whole, and none appears if any of them cannot be written."""
-    ready: list[tuple[str, Path]] = []
-    try:
-        for path, content in files.items():
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-            ready.append((temporary, path))
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            os.chmod(temporary, 0o644)  # mkstemp makes private files; figures are for everybody
-        for temporary, path in ready:
-            os.replace(temporary, path)
-    finally:
-        for temporary, _ in ready:
-            Path(temporary).unlink(missing_ok=True)

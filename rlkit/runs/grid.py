@@ -38,6 +38,7 @@ def do(
 
     Raises:
         RunError: jobs failed; the message names them and their causes.
+        StoreError: there is something to do, and the store cannot be written to.
     """
     store = Store(paths.home())
     store.tidy()
@@ -47,6 +48,8 @@ def do(
         first.setdefault(key, number)
     found = {number: _cached(store, jobs[number]) for number in first.values()}
     todo = [number for number, entry in found.items() if entry is None]
+    if todo:
+        store.check_writable()
     failures: dict[int, Failure] = {}
     with Progress(sum(steps[number] if steps else 1 for number in todo), len(todo), name, progress) as bar:
 
@@ -61,7 +64,11 @@ def do(
 
         if todo:
             count = pool.worker_count(workers, len(todo))
-            pool.do_all([jobs[number] for number in todo], count, bar.update, heard)
+            try:
+                pool.do_all([jobs[number] for number in todo], count, bar.update, heard)
+            except KeyboardInterrupt:
+                kept = f"{bar.finished} of {len(todo)} runs were finished and are kept"
+                raise KeyboardInterrupt(f"interrupted: {kept}; the same call does the rest") from None
     if failures:
         raise RunError(_message({jobs[number].title: failure for number, failure in failures.items()}, len(todo)))
     entries = [found[first[key]] for key in names]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -82,7 +83,8 @@ class Progress:
             self._say(f"{self.name}: {share:.0%}, {finished} of {self.runs} runs, about {clock(left)} left")
 
     def _say(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
+        with contextlib.suppress(OSError):  # nobody reads any more: no reason to lose the runs
+            print(line, file=self.stream, flush=True)
 
     def tell(self, line: str) -> None:
         """A line beside the bar, such as a failed run."""

@@ -20,6 +20,8 @@ from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
+from rlkit.files import check_writable, not_written
+
 META = "run.json"
 
 
@@ -62,6 +64,13 @@ class Store:
         folder = self.home / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         return FileLock(folder / f"{key}.lock", timeout=timeout)
+
+    def check_writable(self) -> None:
+        """Raise StoreError where no run could be kept: before it is trained, not after."""
+        try:
+            check_writable(self.home)
+        except OSError as error:
+            raise StoreError(f"No run could be kept. {error} RLKIT_HOME says where runs are kept.") from None
 
     def read(self, key: str) -> Entry | None:
         """The run of this key; None where there is none, or only a damaged one, which is reported."""
@@ -109,7 +118,7 @@ class Store:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
             if isinstance(error, OSError):
-                raise StoreError(f"A finished run could not be stored in {self.home}: {error}") from error
+                raise StoreError(f"A finished run could not be stored. {not_written(self.home, error)}") from error
             raise
 
     def discard(self, key: str) -> None:

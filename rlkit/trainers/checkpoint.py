@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from transformers import Trainer
 
@@ -92,6 +95,22 @@ def load(folder: Path, rank: int = 0) -> dict[str, Any] | None:
     return unpack(json.loads(written.read_text(encoding="utf-8")), load_file(stored))
 
 
+@contextmanager
+def whole_or_gone(folder: Path) -> Iterator[None]:
+    """Remove a checkpoint that cannot be finished. Raises OSError, with what to do, where the disk refuses."""
+    try:
+        yield
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError | SafetensorError) or "inline_container" in str(error):  # torch.save's own
+            cause = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise OSError(
+                f"Cannot write {folder}: {cause}. No part of it is left. Free some space there and start again: "
+                "training goes on from the one before, if there is one."
+            ) from error
+        raise
+
+
 class Checkpoints(Trainer):
     """How the trainers save and resume; mixed in before one of TRL's trainers."""
 
@@ -109,14 +128,19 @@ class Checkpoints(Trainer):
             logger.warning(
                 "The checkpoint of step %d is in the middle of a generation batch: it cannot be resumed.", step
             )
-        ranks, rank = self.accelerator.num_processes, self.accelerator.process_index
-        if self.args.should_save or self.method.state:
-            counters = {"generated_tokens": self.generated_tokens, "trained_tokens": self.trained_tokens}
-            memory = [thing.state_dict() for thing in self.method.state]
-            state = {"method": self.method.name, "resumable": resumable, **counters, "state": memory, "ranks": ranks}
-            save(Path(self._get_output_dir(trial=trial)) / f"checkpoint-{step}", state, rank)
-        self.accelerator.wait_for_everyone()
-        super()._save_checkpoint(model, trial)
+        folder = Path(self._get_output_dir(trial=trial)) / f"checkpoint-{step}"
+        with whole_or_gone(folder):
+            if self.args.should_save or self.method.state:
+                save(folder, self._memory(resumable), self.accelerator.process_index)
+            self.accelerator.wait_for_everyone()
+            super()._save_checkpoint(model, trial)
+
+    def _memory(self, resumable: bool) -> dict[str, Any]:
+        """What TRL's files lack: counters, and what the method remembers."""
+        counters = {"generated_tokens": self.generated_tokens, "trained_tokens": self.trained_tokens}
+        memory = [thing.state_dict() for thing in self.method.state]
+        ranks = self.accelerator.num_processes
+        return {"method": self.method.name, "resumable": resumable, **counters, "state": memory, "ranks": ranks}
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)
