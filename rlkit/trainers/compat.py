@@ -12,7 +12,7 @@ except ImportError:  # before TRL 1.14
 
     def is_async_callable(func: Callable[..., Any]) -> bool:
         """Whether a reward is to be awaited: an async function, or an object with an async `__call__`."""
-        return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(func.__call__)
+        return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))  # noqa: B004
 
 
 __all__ = ["is_async_callable"]
