@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import io
 import re
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
+from matplotlib.mathtext import MathTextParser
+from matplotlib.text import Text
 from PIL import Image
 
 from rlkit.files import write_all
@@ -69,6 +73,8 @@ class Picture(Figure):
 
 def render(figure: Figure, kind: str, dpi: int = 200) -> bytes:
     """The bytes of a figure as `svg` or `png`: no dates, no versions, coordinates rounded."""
+    for text in figure.findobj(Text):
+        _as_written(text)
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": figure.get_suptitle().replace("\n", " ")}
@@ -77,6 +83,26 @@ def render(figure: Figure, kind: str, dpi: int = 200) -> bytes:
     with style():
         figure.savefig(out, format=kind, dpi=dpi, metadata=metadata)
     return _rounded(out.getvalue()) if kind == "svg" else _small(out.getvalue())
+
+
+def _as_written(text: Any) -> None:
+    """Labels come from users and data: no control characters, and `$` is a formula only where it is one."""
+    found = text.get_text()
+    odd = {c for c in found if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs", "Cn")}
+    for character in odd:
+        found = found.replace(character, character.encode("unicode_escape").decode())
+    if odd:
+        text.set_text(found)
+    if is_math_text(found) and not _parses(found):
+        text.set_parse_math(False)
+
+
+def _parses(text: str) -> bool:
+    try:
+        MathTextParser("path").parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _back_to_start(figure: Figure) -> None:

@@ -71,10 +71,11 @@ def test_a_step_with_it_is_saved_and_read_again(text: str, tmp_path: Path) -> No
 
 @each
 def test_it_is_graded_in_bounded_time_and_is_not_right(text: str) -> None:
+    rlkit.grade(r"\boxed{\sqrt{2}}", GOLD)  # starts the workers
     started = time.perf_counter()
     assert rlkit.grade(text, GOLD) == 0.0
     assert rlkit.grade(rf"\boxed{{{text}}}", GOLD) == 0.0
-    assert time.perf_counter() - started < 20  # limits of the grader are about 1 s; the machine may be busy
+    assert time.perf_counter() - started < 20  # a call's limit is about a second; the machine may be busy
 
 
 @each
