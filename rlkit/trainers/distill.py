@@ -123,12 +123,12 @@ class DistillTrainer(
         """Whether the step under way is kept in slow motion."""
         return not self._aside and self.state.global_step in self.record_steps
 
-    def _generate_single_turn(self, prompt_ids: list[Any], *rest: Any, **named: Any) -> Any:
+    def _generate_single_turn(self, prompt_ids: list[Any], images: Any, fields: Any, *rest: Any, **named: Any) -> Any:
         """What TRL's generation draws, with less work where that is possible; or what a preview was given."""
         if self._given is not None:
             return [list(ids) for ids in self._given]
-        drawn = self.decoded(prompt_ids, *rest, *named.values())
-        return super()._generate_single_turn(prompt_ids, *rest, **named) if drawn is None else drawn
+        drawn = self.decoded(prompt_ids, images, fields)
+        return super()._generate_single_turn(prompt_ids, images, fields, *rest, **named) if drawn is None else drawn
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> Batch:
         out = super()._generate_and_score_completions(inputs)

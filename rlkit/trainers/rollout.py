@@ -51,7 +51,7 @@ class RolloutSeams(GRPOTrainer):
 
     if TYPE_CHECKING:  # what Shared has
 
-        def decoded(self, prompt_ids: Sequence[Sequence[int]], *extras: Any) -> list[list[int]] | None:
+        def decoded(self, prompt_ids: Sequence[Sequence[int]], images: Any, fields: Any) -> Any:
             """Completions, or None."""
 
     def _plan(self, inputs: list[Row]) -> Generation:
@@ -66,15 +66,15 @@ class RolloutSeams(GRPOTrainer):
         return Generation(every[self.here(len(inputs))], Groups(tuple(size for _, size in plan)))
 
     def _generate_single_turn(
-        self, prompt_ids: list[Any], images: Any, fields: Any, num_generations: int, *rest: Any, **named: Any
+        self, prompt_ids: list[Any], images: Any, fields: Any, *rest: Any, **named: Any
     ) -> tuple[list[Any], Any]:
         """What TRL's generation draws, with less work where that is possible; or what a preview was given."""
         if self._given is not None:
             return [list(ids) for ids in self._given], None
-        drawn = self.decoded(prompt_ids, images, fields, *rest, *named.values())
+        drawn = self.decoded(prompt_ids, images, fields)
         if drawn is not None:
             return drawn, None
-        return super()._generate_single_turn(prompt_ids, images, fields, num_generations, *rest, **named)
+        return super()._generate_single_turn(prompt_ids, images, fields, *rest, **named)
 
     def _rollout(self, prompts: list[Any], trainer: Any = None) -> dict[str, list[Any] | None]:
         """TRL's `rollout_func`."""

@@ -85,12 +85,12 @@ class Shared(Trainer):
         """Token ids of prompts (texts or chat messages), as the policy sees them."""
         return self._tokenize_prompts(list(prompts))[0]
 
-    def decoded(self, prompt_ids: Sequence[Sequence[int]], *extras: Any) -> list[list[int]] | None:
+    def decoded(self, prompt_ids: Sequence[Sequence[int]], images: Any, fields: Any) -> list[list[int]] | None:
         """Completions by `rlkit.decoding`; None where it takes `generate`: engines, shards, images, other sampling."""
         sharded = self.is_deepspeed_enabled or self.is_fsdp_enabled or self.pad_to_multiple_of is not None
         engine = getattr(self, "use_vllm", False) or getattr(self, "use_transformers_continuous_batching", False)
         model = self.accelerator.unwrap_model(self.model)
-        if sharded or engine or any(map(bool, extras)) or not decoding.suits(model, self.generation_config):
+        if sharded or engine or images or fields or not decoding.suits(model, self.generation_config):
             return None
         config = self.generation_config
         how = {"max_new_tokens": config.max_new_tokens, "ends": self.eos_token_ids, "pad": config.pad_token_id}
