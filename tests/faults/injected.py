@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,9 +36,9 @@ def full_disk(free: int = 0) -> Iterator[None]:
 def read_only(folder: Path) -> Iterator[None]:
     """A folder that this user may not write to; root, whom modes do not stop, becomes somebody else meanwhile."""
     root = os.geteuid() == 0
-    for above in folder.parents[:3]:  # pytest's folders are its user's own
-        if root:
-            above.chmod(0o755)
+    own = [above for above in folder.parents if Path(tempfile.gettempdir()) in above.parents]
+    for above in own if root else ():  # pytest's folders are its user's own
+        above.chmod(0o755)
     folder.chmod(0o555)
     if root:
         os.seteuid(NOBODY)
