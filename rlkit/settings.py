@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from rlkit.console import refuse_secret
 from rlkit.method import Method, near
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ def _checked(name: str, value: Any, method: Method) -> Any:
     if name in method.options:
         return value
     known = {**trl_options(method.trainer), **OWN}
+    refuse_secret(name, value)
     if "trust_remote_code" in name or (isinstance(value, Mapping) and "trust_remote_code" in value):
         raise ValueError(f"{name}: rlkit never runs code that comes with a model or data (trust_remote_code).")
     if name in _MANAGED[:2]:

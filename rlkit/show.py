@@ -21,9 +21,23 @@ if TYPE_CHECKING:
 
 Row = Sequence[Any]
 
+NO_FORMULAS = "tex2jax_ignore mathjax_ignore"
+"""Classes that keep MathJax from typesetting what a model wrote between two dollars."""
 CELL = "text-align:left;vertical-align:top;padding:.25em .7em;border-bottom:1px solid rgba(128,128,128,.4)"
 SIGNS = {"supported": "✔", "refuted": "✘", "inconclusive": "≈"}
 """A sign beside each verdict: the word and the sign say it, no colour has to."""
+
+
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a cell of a spreadsheet begins with when it is executed; the last four are the same signs at full width."""
+
+
+def csv_cell(text: Any) -> Any:
+    """A text for a table that people open: one line, no formula, valid UTF-8. Numbers stay as they are."""
+    if not isinstance(text, str):
+        return text
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return f"'{line}" if line.startswith(FORMULA) else line
 
 
 def table_text(headers: Sequence[str], rows: Iterable[Row]) -> str:
@@ -46,8 +60,8 @@ def table_html(headers: Sequence[str], rows: Iterable[Row], caption: str = "") -
     body = Markup("\n").join(line(row, "td") for row in rows)
     head = Markup('<caption style="text-align:left">{}</caption>').format(caption) if caption else ""
     style = "border-collapse:collapse;color:inherit;background:transparent"
-    return Markup('<table style="{}">{}<thead>{}</thead>\n<tbody>{}</tbody></table>').format(
-        style, head, line(headers, "th"), body
+    return Markup('<table class="{}" style="{}">{}<thead>{}</thead>\n<tbody>{}</tbody></table>').format(
+        NO_FORMULAS, style, head, line(headers, "th"), body
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rlkit.course.checking import Limits, Result, check_notebook
 from rlkit.exercises import names
+from rlkit.show import csv_cell
 
 COLUMNS = ("student", "notebook", "exercise", "result", "message", "seconds", "file")
 
@@ -100,14 +101,8 @@ def table(rows: list[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    writer.writerows([_safe(cell) for cell in row.cells] for row in rows)
+    writer.writerows([csv_cell(cell) for cell in row.cells] for row in rows)
     return text.getvalue()
-
-
-def _safe(text: str) -> str:
-    """One line, and no formula: spreadsheets execute what begins with these signs."""
-    line = " ".join(text.split())
-    return f"'{line}" if line.startswith(("=", "+", "-", "@")) else line
 
 
 def totals(rows: list[Row]) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pandas as pd
 from rlkit.method import near
 from rlkit.runs.arms import ROLES, Arm
 from rlkit.runs.table import COLUMNS, Runs
+from rlkit.show import csv_cell
 from rlkit.stats import interval, summary
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def write(folder: Path, runs: Runs, metric: str, table: pd.DataFrame, values: Ma
     single = len(runs.labels) == 1
     file, figure = folder / "pool.csv", folder / "pool"
     numbers = {name: found.tolist() for name, found in values.items()}
-    write_atomic(file, table.to_csv(lineterminator="\n"))
+    write_atomic(file, table.rename(index=csv_cell).to_csv(lineterminator="\n"))
     seeds = max(len(found) for found in values.values())
     what = f"{metric} of {seeds} seeds" if single else f"{metric}, paired differences of {seeds} seeds"
     label = f"{metric}" if single else f"difference in {metric}"

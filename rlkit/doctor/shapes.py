@@ -84,7 +84,8 @@ def shape_of(model: str) -> Shape:
     from rlkit import paths
     from rlkit.models import base_names
 
-    return of_config(AutoConfig.from_pretrained(str(paths.bases() / name) if name in base_names() else name))
+    source = str(paths.bases() / name) if name in base_names() else name
+    return of_config(AutoConfig.from_pretrained(source, trust_remote_code=False))
 
 
 def of_config(config: Any) -> Shape:

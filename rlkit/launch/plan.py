@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlkit.console import looks_secret
+from rlkit.console import refuse_secret
 from rlkit.method import Method, get_method
 from rlkit.presets import get_preset
 from rlkit.settings import Settings, resolve
@@ -34,6 +34,10 @@ class Plan:
     teacher: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, value in {**asdict(self), **self.values}.items():
+            refuse_secret(name, value)
+
     @property
     def name(self) -> str:
         """Of the folder, where nobody gives one."""
@@ -52,11 +56,6 @@ def value_of(name: str, text: str, method: Method) -> Any:
     Numbers, true, false, null, lists and objects are read as JSON; anything else stays a text. The settings check the
     type then, and list near names of an unknown one.
     """
-    if looks_secret(name, text):
-        raise ValueError(
-            f"{name!r} looks like a secret, and the run's settings and card would keep it in plain text: put it into "
-            "an environment variable."
-        )
     if isinstance(method.options.get(name), str):
         return text
     try:

@@ -105,6 +105,7 @@ def load_model(
     if not isinstance(model, str | Path):
         return adapters.trainable_in_4_bits(model), _tokenizer_of(model)
     source, bits = source_of(model), adapters.quantization_config(quantization)
+    # Left unset, transformers would ask at the terminal whether to run code that comes with a model.
     safe = {"revision": REVISIONS.get(source, "main"), "trust_remote_code": False}
     # Weights are safetensors or nothing: a pickle can run code when it is read.
     how: dict[str, Any] = {"dtype": dtype, "use_safetensors": True, **safe}
@@ -175,4 +176,4 @@ def _tokenizer_of(model: Any) -> PreTrainedTokenizerBase:
             "This model was not loaded from a folder or the hub, so its tokenizer is unknown: "
             "save model and tokenizer to a folder and pass the folder, or pass processing_class."
         )
-    return AutoTokenizer.from_pretrained(source)
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False)

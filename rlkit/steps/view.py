@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from rlkit.show import table_html
+from rlkit.show import NO_FORMULAS, table_html
 from rlkit.steps import marks, words
 from rlkit.steps.marks import Card, Scale, number
 from rlkit.steps.style import style
@@ -72,8 +72,8 @@ def _uid() -> str:
 
 
 def _output(uid: str, signed: Mapping[str, bool], inside: Markup) -> str:
-    page = Markup('<div id="{}"><style>{}</style>\n<fieldset>{}</fieldset></div>')
-    return str(page.format(uid, Markup(style(uid, signed)), inside))
+    page = Markup('<div id="{}" class="{}"><style>{}</style>\n<fieldset>{}</fieldset></div>')
+    return str(page.format(uid, NO_FORMULAS, Markup(style(uid, signed)), inside))
 
 
 def _join(parts: Iterable[Markup], between: str = "") -> Markup:

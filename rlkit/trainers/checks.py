@@ -56,8 +56,19 @@ def with_method_config(args: Any, method: Method) -> Any:
     return out
 
 
+def refuse_remote_code(args: Any) -> None:
+    """Raise ValueError where TRL's arguments ask for running code that comes with a model."""
+    names = ("trust_remote_code", "model_init_kwargs", "teacher_model_init_kwargs")
+    values = [getattr(args, name, None) for name in names]
+    if values[0] or any(kwargs.get("trust_remote_code") for kwargs in values[1:] if isinstance(kwargs, dict)):
+        raise ValueError(
+            "trust_remote_code: rlkit never runs code that comes with a model. Load it yourself and pass the object."
+        )
+
+
 def check_config(args: GRPOConfig) -> None:
     """Raise ValueError for settings that train something else than they say."""
+    refuse_remote_code(args)
     if args.loss_type == "cispo" and (args.epsilon_high is None or args.epsilon_high < 1):
         raise ValueError(
             f"loss_type='cispo' takes epsilon_high as the cap of the ratio itself, and it is {args.epsilon_high} "

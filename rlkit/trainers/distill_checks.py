@@ -10,11 +10,12 @@ from torch import Tensor
 from trl import DistillationConfig
 
 from rlkit.method import Method
-from rlkit.trainers.checks import check_tokenizer
+from rlkit.trainers.checks import check_tokenizer, refuse_remote_code
 
 
 def check_arguments(method: Method, arguments: Mapping[str, Any], teacher: Any) -> None:
     """Raise ValueError for a teacher that is missing, not wanted, or the student itself."""
+    refuse_remote_code(arguments["args"])
     check_tokenizer(arguments.get("processing_class"))
     if method.teacher == "model" and teacher is None:
         raise ValueError(

@@ -6,7 +6,8 @@ Each error names the function or the method and its seam, and what was expected.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -28,7 +29,9 @@ class CheckedReward:
 
     def __call__(self, *, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """Rewards of the completions. Raises ValueError as `check_rewards` does."""
-        return check_rewards(self.func(completions=completions, **columns), self.__name__, completions)
+        with _named(self.__name__):
+            values = self.func(completions=completions, **columns)
+        return check_rewards(values, self.__name__, completions)
 
 
 class CheckedAsyncReward(CheckedReward):
@@ -38,7 +41,19 @@ class CheckedAsyncReward(CheckedReward):
         self, *, completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
         """Rewards of the completions. Raises ValueError as `check_rewards` does."""
-        return check_rewards(await self.func(completions=completions, **columns), self.__name__, completions)
+        with _named(self.__name__):
+            values = await self.func(completions=completions, **columns)
+        return check_rewards(values, self.__name__, completions)
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """An error of a reward function says whose it is, whatever it is."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"raised by reward function {name!r}; checkpoints written before can be resumed")
+        raise
 
 
 def checked(func: Any, name: str) -> Any:
@@ -57,11 +72,12 @@ def check_rewards(values: Any, name: str, completions: Sequence[Any]) -> list[fl
 
     """
     who = f"Reward function {name!r}"
-    if isinstance(values, str) or not hasattr(values, "__len__"):
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, str | Mapping | Set) or not hasattr(values, "__len__"):
         raise ValueError(
             f"{who} gave {type(values).__name__} {values!r:.60}; a list with one number a completion is needed."
         )
-    values = values.tolist() if hasattr(values, "tolist") else list(values)
+    values = list(values)
     if len(values) != len(completions):
         raise ValueError(f"{who} gave {len(values)} rewards for {len(completions)} completions; one each is needed.")
     return [None if v is None else _number(v, who, c) for v, c in zip(values, completions, strict=True)]

@@ -15,6 +15,8 @@ import rlkit
 from rlkit import paths
 from rlkit.models import load_model
 from rlkit.models.loading import source_of
+from rlkit.trainers.distill import DistillTrainer
+from rlkit.trainers.rlvr import RLVRTrainer
 
 SMALL: dict[str, Any] = {"prompts_per_step": 2, "num_generations": 2, "train_size": 8, "max_steps": 2}
 OWN_WORKERS = {"runs/pool.py", "runs/jobs.py"}
@@ -141,3 +143,24 @@ def test_asking_to_trust_remote_code_is_refused() -> None:
     for given in ({"trust_remote_code": True}, {"model_init_kwargs": {"trust_remote_code": True}}):
         with pytest.raises(ValueError, match="trust_remote_code"):
             rlkit.trainer("grpo", preset="smoke", **given)
+
+
+@pytest.mark.parametrize("method", ["grpo", "opd"])
+def test_arguments_of_trl_that_trust_code_are_refused(method: str, base: Path) -> None:
+    from trl import DistillationConfig, GRPOConfig
+
+    kind, config = (RLVRTrainer, GRPOConfig) if method == "grpo" else (DistillTrainer, DistillationConfig)
+    for trust in ({"trust_remote_code": True}, {"model_init_kwargs": {"trust_remote_code": True}}):
+        args = config("unused", use_cpu=True, bf16=False, report_to="none", **trust)
+        with pytest.raises(ValueError, match="never runs code that comes with a model"):
+            kind(method=method, model=str(base), args=args, train_dataset=None)
+
+
+def test_no_loader_leaves_the_question_to_the_terminal() -> None:
+    """Left unset, `trust_remote_code` makes transformers ask whether to run a model's code."""
+    for file in sorted((paths.source() / "rlkit").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".from_pretrained"):
+                said = ast.unparse(node)
+                told = any(text in said for text in ("trust_remote_code=False", "**safe", "**how"))
+                assert told or file.name == "smollm2.py", f"{file}: {said}"  # which reads a file that it has checked

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rlkit
 from rlkit.cli import app
 from rlkit.console import looks_secret
+from rlkit.launch.plan import Plan
 
 KEY = "hf_" + "a1B2" * 8
 
@@ -22,7 +24,11 @@ KEY = "hf_" + "a1B2" * 8
         pytest.param("DB_PASSWORD", "x", id="upper case"),
         pytest.param("model", KEY, id="hub's token under another name"),
         pytest.param("note", f"use {KEY} here", id="inside a text"),
-        pytest.param("note", "sk-" + "a" * 24, id="sk-"),
+        pytest.param("note", "sk-" + "a1" * 12, id="sk-"),
+        pytest.param("hub_token", "x", id="hub_token"),
+        pytest.param("secret_key", "x", id="secret_key"),
+        pytest.param("note", "wandb_v1_" + "a1" * 12, id="wandb_v1"),
+        pytest.param("note", "0" * 40, id="a tracker's key alone"),
         pytest.param("note", "ghp_" + "a" * 36, id="ghp_"),
         pytest.param("note", "AKIA" + "A" * 16, id="AKIA"),
         pytest.param("notes", ["fine", KEY], id="in a list"),
@@ -41,11 +47,21 @@ def test_it_looks_like_a_secret(name: str, value: object) -> None:
         ("model", "Qwen/Qwen2.5-0.5B-Instruct"),
         ("revision", "12fd25f77366fa6b3b4b768ec3050bf629380bac"),
         ("task", "sk-learn"),
+        ("run_name", "sk-learn-baseline-of-monday"),
+        ("run_name", "hf_dataset_of_my_experiments"),
+        ("pad_token", "<pad>"),
     ],
     ids=lambda value: str(value),
 )
 def test_it_does_not(name: str, value: object) -> None:
     assert not looks_secret(name, value)
+
+
+def test_settings_and_plans_refuse_them() -> None:
+    with pytest.raises(ValueError, match="'hub_token' looks like a secret"):
+        rlkit.trainer("grpo", preset="smoke", hub_token="x")
+    with pytest.raises(ValueError, match="'model' looks like a secret"):
+        Plan("grpo", model=KEY)
 
 
 @pytest.mark.parametrize(
