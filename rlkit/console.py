@@ -31,7 +31,8 @@ def said_plainly() -> Iterator[None]:
         yield
     except (ValueError, KeyError, OSError, LookupError, ModuleNotFoundError) as error:
         text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        raise fail(str(text)) from None
+        where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        raise fail(f"{text}{where}") from None
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:

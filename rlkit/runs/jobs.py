@@ -114,7 +114,8 @@ def work(job: Job, printed: Callable[[], str] = lambda: "") -> Reply:
             entry = None if job.fresh else store.read(job.key)  # another process may have finished it meanwhile
             return Reply(entry) if entry else _stored(job, store, printed)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
+        where = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        cause = f"{type(error).__name__}: {error}{where}"
         tail = printed()[-2000:].strip()
         details = traceback.format_exc() + (f"\nLast output:\n{tail}\n" if tail else "")
         return Reply(failure=Failure(cause, details))

@@ -19,6 +19,9 @@ from rlkit.trainers.compat import is_async_callable
 LARGEST_REWARD = 1e15
 """Above it the square of a reward summed over a group leaves the range of 32-bit floats."""
 
+NO_LISTS = (str, bytes, bytearray, Mapping, Set)
+"""They have a length, and are no rewards."""
+
 
 class CheckedReward:
     """A reward function whose results are looked at before TRL makes numbers of them. `func` is the original."""
@@ -26,12 +29,23 @@ class CheckedReward:
     def __init__(self, func: Callable[..., Any], name: str) -> None:
         self.func = func
         self.__name__ = name
+        self.calls = 0
 
     def __call__(self, *, completions: Sequence[Any], **columns: Any) -> list[float | None]:
         """Rewards of the completions. Raises ValueError as `check_rewards` does."""
-        with _named(self.__name__):
+        with self._named(completions):
             values = self.func(completions=completions, **columns)
         return check_rewards(values, self.__name__, completions)
+
+    @contextmanager
+    def _named(self, completions: Sequence[Any]) -> Iterator[None]:
+        """An error of the function itself says where it came from."""
+        self.calls += 1
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"in reward function {self.__name__!r}, call {self.calls}, {len(completions)} completions")
+            raise
 
 
 class CheckedAsyncReward(CheckedReward):
@@ -41,19 +55,9 @@ class CheckedAsyncReward(CheckedReward):
         self, *, completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
         """Rewards of the completions. Raises ValueError as `check_rewards` does."""
-        with _named(self.__name__):
+        with self._named(completions):
             values = await self.func(completions=completions, **columns)
         return check_rewards(values, self.__name__, completions)
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    """An error of a reward function says whose it is, whatever it is."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"raised by reward function {name!r}; checkpoints written before can be resumed")
-        raise
 
 
 def checked(func: Any, name: str) -> Any:
@@ -72,12 +76,12 @@ def check_rewards(values: Any, name: str, completions: Sequence[Any]) -> list[fl
 
     """
     who = f"Reward function {name!r}"
-    values = values.tolist() if hasattr(values, "tolist") else values
-    if isinstance(values, str | Mapping | Set) or not hasattr(values, "__len__"):
+    # the keys of a dict, the bytes of a text and the members of a set would pass for rewards in some order
+    if isinstance(values, NO_LISTS) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
         raise ValueError(
             f"{who} gave {type(values).__name__} {values!r:.60}; a list with one number a completion is needed."
         )
-    values = list(values)
+    values = values.tolist() if hasattr(values, "tolist") else list(values)
     if len(values) != len(completions):
         raise ValueError(f"{who} gave {len(values)} rewards for {len(completions)} completions; one each is needed.")
     return [None if v is None else _number(v, who, c) for v, c in zip(values, completions, strict=True)]
@@ -85,9 +89,13 @@ def check_rewards(values: Any, name: str, completions: Sequence[Any]) -> list[fl
 
 def _number(value: Any, who: str, completion: Any) -> float:
     where = f"for the completion {completion!r:.80}"
+    wrong = ValueError(f"{who} gave {value!r:.40} ({type(value).__name__}) {where}; a number or None is needed.")
     if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
-        raise ValueError(f"{who} gave {value!r:.40} ({type(value).__name__}) {where}; a number or None is needed.")
-    number = float(value)
+        raise wrong
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # an array of several numbers has `__float__` as well
+        raise wrong from None
     if not math.isfinite(number):
         raise ValueError(f"{who} gave {number} {where}. Give None for a completion that cannot be scored.")
     if abs(number) > LARGEST_REWARD:

@@ -31,5 +31,6 @@ class OwnReward(CheckedReward):
             completions, log_extra = gather_object(list(completions)), columns["log_extra"]
             columns["log_extra"] = lambda column, values: log_extra(column, list(values)[here])
         own = {"options": self.trainer.method.options, "learn": self.trainer.learns}
-        values = self.func(completions=completions, **{**columns, **own})
+        with self._named(completions):
+            values = self.func(completions=completions, **{**columns, **own})
         return check_rewards(values, self.__name__, completions)[here]

@@ -1,73 +1,138 @@
-"""Reward functions that break in the course of a run. Rewards of a wrong form from the start: `test_guards.py`."""
+"""Reward functions that break: the error names the function and the call, and nothing trained before is lost."""
 
 from __future__ import annotations
 
-import traceback
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-import rlkit
-
-SMALL: dict[str, Any] = {"prompts_per_step": 2, "num_generations": 2, "train_size": 16, "max_steps": 4}
-SAVING = {"save_strategy": "steps", "save_steps": 1}
+from tests.tiny import Build, history, length_reward
 
 
-class Breaks:
-    """Lengths as rewards, until a call that raises or gives something else."""
-
-    def __init__(self, at: int = 0, give: Any = None) -> None:
-        self.calls, self.at, self.give = 0, at, give
-
-    @property
-    def __name__(self) -> str:
-        return "breaks"
-
-    def __call__(self, completions: list[str], **columns: Any) -> Any:
-        self.calls += 1
-        if self.calls != self.at:
-            return [float(len(text)) for text in completions]
-        if self.give is None:
-            raise RuntimeError("the judge is away")
-        return self.give(completions)
+def _train(build: Build, **options: Any) -> Any:
+    trainer = build(**{"max_steps": 1, **options})
+    trainer.train()
+    return trainer
 
 
-def trained(reward: Breaks, out: Path, resume: bool = False) -> list[tuple[float, float]]:
-    trainer = rlkit.trainer("grpo", preset="smoke", reward=reward, output_dir=str(out), **SMALL, **SAVING)
-    trainer.train(resume_from_checkpoint=resume)
-    return [(line["grad_norm"], line["reward"]) for line in trainer.state.log_history if "grad_norm" in line]
+@pytest.mark.parametrize("awaited", [False, True], ids=["called", "awaited"])
+def test_a_function_that_raises_is_named_and_the_run_goes_on_from_the_checkpoint_before(
+    build: Build, tmp_path: Path, awaited: bool
+) -> None:
+    options: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "max_steps": 4}
+    whole = _train(build, **options, output_dir=str(tmp_path / "whole"))
+    calls = []
+
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
+        calls.append(len(completions))
+        if len(calls) == 3:
+            raise ZeroDivisionError("no such grade")
+        return length_reward(completions)
+
+    async def later(completions: Sequence[Any], **columns: Any) -> Any:
+        return shaky(completions, **columns)
+
+    reward = later if awaited else shaky
+    told = rf"no such grade\nin reward function '{reward.__name__}', call 3, 32 completions"
+    with pytest.raises(ZeroDivisionError, match=told):
+        _train(build, reward=reward, **options)
+    assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-2"]
+    again = build(reward=reward, **options)
+    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    assert calls == [32] * 5  # steps 1, 2, the one that failed, 3 and 4
+    names = ("loss", "grad_norm", "reward", "num_tokens")
+    assert history(again, *names)[2:] == history(whole, *names)[2:]
+    assert len(history(again, *names)) == 4
 
 
-def test_one_that_raises_on_its_third_call_is_named_and_the_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    wanted = trained(Breaks(), tmp_path / "whole")
-    with pytest.raises(RuntimeError, match="the judge is away") as caught:
-        trained(Breaks(at=3), tmp_path / "broken")
-    assert "raised by reward function 'breaks'" in "".join(traceback.format_exception(caught.value))
-    assert sorted(path.name for path in (tmp_path / "broken").glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-2"]
-    assert trained(Breaks(), tmp_path / "broken", resume=True) == wanted
+def test_a_failed_run_of_a_grid_names_the_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import rlkit
+    from rlkit.runs import RunError
+
+    monkeypatch.setenv("RLKIT_HOME", str(tmp_path))
+
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
+        return [float(text) for text in ["x", *completions]]
+
+    told = r"ValueError: could not convert string to float: 'x' \(in reward function 'shaky', call 1, 4 completions\)"
+    shape: dict[str, Any] = {"prompts_per_step": 1, "num_generations": 4, "max_steps": 1, "train_size": 8}
+    with pytest.raises(RunError, match=told):
+        rlkit.run(["grpo"], preset="smoke", seeds=1, workers=0, progress=False, reward=shaky, eval_size=0, **shape)
 
 
 @pytest.mark.parametrize(
     ("give", "told"),
     [
-        pytest.param(lambda c: [1.0] * (len(c) - 1), "3 rewards for 4 completions", id="short list"),
-        pytest.param(lambda c: dict.fromkeys(range(len(c)), 1.0), "gave dict", id="dict"),
-        pytest.param(lambda c: {1.0, 2.0, 3.0, 4.0}, "gave set", id="set"),
-        pytest.param(lambda c: torch.ones(len(c), 1), r"gave \[1.0\] \(list\)", id="tensor of wrong shape"),
-        pytest.param(lambda c: torch.ones(()), "gave float 1.0; a list with one number", id="tensor without shape"),
-        pytest.param(lambda c: ["good"] * len(c), r"gave 'good' \(str\)", id="strings"),
-        pytest.param(lambda c: [float("nan")] * len(c), "gave nan", id="NaN"),
+        (math.nan, r"gave nan for the completion '.*'\. Give None for a completion that cannot be scored"),
+        (math.inf, r"gave inf"),
+        (-math.inf, r"gave -inf"),
+        (1e38, r"gave 1e\+38 .*too large for 32-bit arithmetic"),
+        (torch.tensor(math.nan), r"gave nan"),
+        ("1", r"gave '1' \(str\)"),
+        ([1], r"gave \[1\] \(list\)"),
+        (10**400, r"gave 1000"),
+        (torch.zeros(2), r"gave tensor\(\[0\., 0\.\]\) \(Tensor\)"),
     ],
+    ids=["nan", "inf", "-inf", "too large", "nan tensor", "text", "list", "huge int", "two numbers"],
 )
-def test_a_wrong_form_in_mid_run_is_named_and_what_was_trained_is_kept(give: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises((ValueError, TypeError), match=told) as caught:
-        trained(Breaks(at=3, give=give), tmp_path)
-    assert "'breaks'" in str(caught.value)
-    assert (tmp_path / "checkpoint-2" / "model.safetensors").is_file()
+def test_a_reward_that_is_no_finite_number_names_its_function(build: Build, give: Any, told: str) -> None:
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
+        return [0.5] * (len(completions) - 1) + [give]
+
+    with pytest.raises(ValueError, match=rf"Reward function 'shaky' {told}"):
+        _train(build, reward=[length_reward, shaky])
 
 
-def test_none_for_all_in_mid_run_trains_on_and_is_counted(tmp_path: Path) -> None:
-    found = trained(Breaks(at=3, give=lambda c: [None] * len(c)), tmp_path)
-    assert len(found) == 4 and found[2][0] == 0.0
+@pytest.mark.parametrize(
+    ("give", "told"),
+    [
+        (lambda n: [1.0] * (n - 1), "gave 31 rewards for 32 completions"),
+        (lambda n: "1" * n, "gave str '1111"),
+        (lambda n: 1.0, "gave float 1.0"),
+        (lambda n: None, "gave NoneType None"),
+        (lambda n: {i: 1.0 for i in range(n)}, "gave dict {0: 1.0"),
+        (lambda n: set(range(n)), "gave set {0, 1"),
+        (lambda n: bytes(n), "gave bytes b'"),
+        (lambda n: (1.0 for _ in range(n)), "gave generator <gen"),
+        (lambda n: ["1"] * n, r"gave '1' \(str\) for the completion"),
+        (lambda n: torch.ones(n, 1), r"gave \[1\.0\] \(list\) for the completion"),
+        (lambda n: torch.ones(1, n), "gave 1 rewards for 32 completions"),
+        (lambda n: torch.tensor(1.0), r"gave Tensor tensor\(1\.\)"),
+    ],
+    ids=["short", "text", "number", "None", "dict", "set", "bytes", "generator", "texts", "column", "row", "scalar"],
+)
+def test_rewards_of_the_wrong_form_name_their_function(build: Build, give: Any, told: str) -> None:
+    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
+        return give(len(completions))
+
+    with pytest.raises(ValueError, match=f"Reward function 'shaky' {told}"):
+        _train(build, reward=shaky)
+
+
+def test_arrays_and_awaited_functions_are_rewards_too(build: Build) -> None:
+    import numpy as np
+
+    def as_array(completions: Sequence[Any], **columns: Any) -> Any:
+        return np.array(length_reward(completions))
+
+    async def awaited(completions: Sequence[Any], **columns: Any) -> Any:
+        return torch.tensor(length_reward(completions))
+
+    plain = history(_train(build, reward=[length_reward] * 2), "loss", "grad_norm", "reward")
+    assert history(_train(build, reward=[as_array, awaited]), "loss", "grad_norm", "reward") == plain
+
+    async def late(completions: Sequence[Any], **columns: Any) -> Any:
+        return [math.nan] * len(completions)
+
+    with pytest.raises(ValueError, match="Reward function 'late' gave nan"):
+        _train(build, reward=late)
+
+
+def test_nothing_scorable_is_said(build: Build, caplog: pytest.LogCaptureFixture) -> None:
+    trainer = _train(build, reward=lambda completions, **columns: [None] * len(completions))
+    assert "No rollout of step 1 could be scored" in caplog.text
+    assert history(trainer, "loss", "grad_norm", "frac_reward_unscorable") == [(0, 0, 1)]

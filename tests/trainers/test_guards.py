@@ -151,62 +151,6 @@ def test_a_reference_that_was_never_saved_is_refused(build: Build) -> None:
 # ---- rewards
 
 
-@pytest.mark.parametrize(
-    ("give", "told"),
-    [
-        (math.nan, r"gave nan for the completion '.*'\. Give None for a completion that cannot be scored"),
-        (math.inf, r"gave inf"),
-        (-math.inf, r"gave -inf"),
-        (1e38, r"gave 1e\+38 .*too large for 32-bit arithmetic"),
-        (torch.tensor(math.nan), r"gave nan"),
-        ("1", r"gave '1' \(str\)"),
-        ([1], r"gave \[1\] \(list\)"),
-    ],
-)
-def test_a_reward_that_is_no_finite_number_names_its_function(build: Build, give: Any, told: str) -> None:
-    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
-        return [0.5] * (len(completions) - 1) + [give]
-
-    with pytest.raises(ValueError, match=rf"Reward function 'shaky' {told}"):
-        _train(build, reward=[length_reward, shaky])
-
-
-@pytest.mark.parametrize(
-    ("give", "told"),
-    [
-        (lambda n: [1.0] * (n - 1), "gave 31 rewards for 32 completions"),
-        (lambda n: "1" * n, "gave str '1111"),
-        (lambda n: 1.0, "gave float 1.0"),
-        (lambda n: None, "gave NoneType None"),
-    ],
-)
-def test_rewards_of_the_wrong_form_name_their_function(build: Build, give: Any, told: str) -> None:
-    def shaky(completions: Sequence[Any], **columns: Any) -> Any:
-        return give(len(completions))
-
-    with pytest.raises(ValueError, match=f"Reward function 'shaky' {told}"):
-        _train(build, reward=shaky)
-
-
-def test_arrays_and_awaited_functions_are_rewards_too(build: Build) -> None:
-    import numpy as np
-
-    def as_array(completions: Sequence[Any], **columns: Any) -> Any:
-        return np.array(length_reward(completions))
-
-    async def awaited(completions: Sequence[Any], **columns: Any) -> Any:
-        return torch.tensor(length_reward(completions))
-
-    plain = history(_train(build, reward=[length_reward] * 2), "loss", "grad_norm", "reward")
-    assert history(_train(build, reward=[as_array, awaited]), "loss", "grad_norm", "reward") == plain
-
-    async def late(completions: Sequence[Any], **columns: Any) -> Any:
-        return [math.nan] * len(completions)
-
-    with pytest.raises(ValueError, match="Reward function 'late' gave nan"):
-        _train(build, reward=late)
-
-
 @pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo", "mc_grpo", "flipped_signs"])
 def test_a_completion_that_cannot_be_scored_is_left_out_of_its_group_and_counted(build: Build, method: Method) -> None:
     """Its advantage is 0 and the others' baseline is that of the group without it; a group of None changes nothing."""
@@ -241,12 +185,6 @@ def test_equal_rewards_everywhere_are_explained_once(build: Build, caplog: pytes
     )
     assert caplog.text.count("nothing was learned") == 1
     assert not any("entropy/trained_rows" in line for line in trainer.state.log_history)
-
-
-def test_nothing_scorable_is_said(build: Build, caplog: pytest.LogCaptureFixture) -> None:
-    trainer = _train(build, reward=lambda completions, **columns: [None] * len(completions))
-    assert "No rollout of step 1 could be scored" in caplog.text
-    assert history(trainer, "loss", "grad_norm", "frac_reward_unscorable") == [(0, 0, 1)]
 
 
 # ---- tokens
