@@ -111,6 +111,20 @@ def whole_or_gone(folder: Path) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def nothing_but_tensors(checkpoint: str | None) -> Iterator[None]:
+    """torch refuses files that could run code, and advises to allow it: say where they are instead."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "UnpicklingError":
+            raise
+        raise ValueError(
+            f"{checkpoint}: a file there holds more than tensors and numbers, and is not read, because it could run "
+            "code. Resume from a checkpoint that this run has written."
+        ) from None
+
+
 class Checkpoints(Trainer):
     """How the trainers save and resume; mixed in before one of TRL's trainers."""
 
@@ -142,8 +156,13 @@ class Checkpoints(Trainer):
         ranks = self.accelerator.num_processes
         return {"method": self.method.name, "resumable": resumable, **counters, "state": memory, "ranks": ranks}
 
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        with nothing_but_tensors(checkpoint):
+            super()._load_rng_state(checkpoint)
+
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        super()._load_optimizer_and_scheduler(checkpoint)
+        with nothing_but_tensors(checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
         if checkpoint is not None:
             rank = self.accelerator.process_index if self.method.state else 0
             self._restore(checkpoint, load(Path(checkpoint), rank) or {})
