@@ -113,7 +113,7 @@ def whole_or_gone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def nothing_but_tensors(checkpoint: str | None) -> Iterator[None]:
-    """torch refuses files that could run code, and advises to allow it: say where they are instead."""
+    """Where torch refuses a file that could run code, and advises to allow it, say which folder it is in."""
     try:
         yield
     except Exception as error:
