@@ -50,10 +50,10 @@ def train(plan: Plan, out: Path, say: Callable[[str], None] = print) -> Outcome:
 
     """
     place, first = Folder(out.resolve()), is_first()
+    settings = settings_of(plan)  # before the folder is touched
+    saves = saving(settings)
+    asked = record_of(plan, {**settings, **saves})
     with place.held() if first else contextlib.nullcontext():
-        settings = settings_of(plan)
-        saves = saving(settings)
-        asked = record_of(plan, {**settings, **saves})
         old = place.record()
         if old is not None:
             check_same(place.path, old["arguments"], asked)

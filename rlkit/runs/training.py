@@ -127,6 +127,8 @@ def collect(trainer: Any, evaluation: Evaluation) -> Result:
         for name, value in entry.items():
             if name in ("step", *DROPPED) or isinstance(value, bool) or not isinstance(value, numbers.Real):
                 continue
+            if name in TIMES and value < 0:  # transformers reads the wall clock, which somebody may set back
+                continue
             kind = result.timing if name in TIMES else result.metrics
             kind.append((int(entry["step"]), name, float(value)))
     logged = {name: value for _, name, value in result.metrics}
