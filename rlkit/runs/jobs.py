@@ -300,6 +300,8 @@ def work_in_worker(payload: bytes) -> Reply:
         if _start_failed is not None:
             raise _start_failed
         job = cloudpickle.loads(payload)
+        if job.progress is not None:
+            job.progress.touch()  # it has begun: if this worker dies now, it may be the reason
     except Exception as error:
         return Reply(failure=Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))
     return work(job, _output.take)

@@ -30,7 +30,7 @@ IDLE = 600.0
 POLL = 0.3
 """Seconds between two looks at the progress."""
 TRIES = 2
-"""A job whose worker dies is tried so often; on 2 cores an innocent job dies with the guilty one."""
+"""So often a pool is started whose workers die while they are idle."""
 
 _pool: Any = None
 _pool_kind: tuple[int, str] | None = None
@@ -92,24 +92,29 @@ def _steps(folder: Path) -> int:
 
 
 def _run(jobs: Sequence[Job], workers: int, watch: Callable[[int], None], heard: Callable[[int, Reply], None]) -> None:
-    waiting, deaths, done = list(range(len(jobs))), [0] * len(jobs), 0
-    while waiting:
-        futures = _submit({number: jobs[number] for number in waiting}, workers)
-        waiting = []
+    """Do the jobs. One whose worker dies takes the whole pool along: those that had begun are tried again, alone."""
+    waiting, suspects, done = list(range(len(jobs))), list[int](), 0
+    while waiting or suspects:
+        alone = not waiting
+        futures = _submit({number: jobs[number] for number in (suspects[:1] if alone else waiting)}, workers)
+        suspects, waiting = suspects[1:] if alone else suspects, []
         pending: set[Future[Reply]] = set(futures)
         while pending:
             finished, pending = wait(pending, timeout=POLL, return_when=FIRST_COMPLETED)
             for future in finished:
                 number, reply = futures[future], _reply(future)
-                deaths[number] += reply is None
-                if reply is None and deaths[number] < TRIES:
-                    waiting.append(number)
+                if reply is None and not alone:
+                    (suspects if _has_begun(jobs[number]) else waiting).append(number)
                     continue
                 done += 1
                 heard(number, reply or _DIED)
             watch(done)
-        if waiting:
+        if any(_reply(future) is None for future in futures):
             stop()
+
+
+def _has_begun(job: Job) -> bool:
+    return job.progress is not None and job.progress.exists()
 
 
 def _submit(jobs: Mapping[int, Job], workers: int) -> dict[Future[Reply], int]:

@@ -29,6 +29,21 @@ def stored(home: Path) -> dict[str, tuple[bytes, int]]:
     return {p.parent.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in home.glob("*/metrics.csv")}
 
 
+def killed(seed: int) -> int:
+    if seed == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return seed
+
+
+def test_the_guilty_job_alone_is_blamed_where_it_comes_first_and_takes_the_pool_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: None
+) -> None:
+    monkeypatch.setenv("RLKIT_HOME", str(tmp_path))
+    with pytest.raises(RunError, match=r"1 of 6 .*failed") as caught:
+        rlkit.measure(killed, seeds=6, workers=2)
+    assert str(caught.value).count("killed twice") == 1
+
+
 def test_the_run_of_a_killed_worker_is_named_and_the_same_call_does_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: None
 ) -> None:
