@@ -109,12 +109,18 @@ def test_dropout_windows_and_half_precision_are_left_to_generate() -> None:
     assert not decoding.suits(checkpointing, config) and decoding.suits(checkpointing.eval(), config)
 
 
-def test_a_trainer_draws_what_stock_trl_draws_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "kwargs", [pytest.param({}, id="sampling"), pytest.param({"generation_kwargs": {"do_sample": False}}, id="greedy")]
+)
+def test_a_trainer_draws_what_stock_trl_draws_and_uses_it(
+    monkeypatch: pytest.MonkeyPatch, kwargs: dict[str, Any]
+) -> None:
     """With it and without it: every logged number is the same, bit for bit."""
     import rlkit
 
     def logged() -> list[dict[str, float]]:
         small: dict[str, Any] = {"prompts_per_step": 4, "num_generations": 4, "max_steps": 4, "train_size": 32}
+        small |= {"learning_rate": 0.01, **kwargs}
         trainer = rlkit.trainer("grpo", preset="smoke", **small)
         trainer.train()
         times = ("runtime", "second", "time", "flos")

@@ -94,7 +94,8 @@ class Shared(Trainer):
             return None
         config = self.generation_config
         how = {"max_new_tokens": config.max_new_tokens, "ends": self.eos_token_ids, "pad": config.pad_token_id}
-        return decoding.decode(model, prompt_ids, temperature=config.temperature, **how)
+        temperature = (config.temperature or 1.0) if config.do_sample else None
+        return decoding.decode(model, prompt_ids, temperature=temperature, **how)
 
     def _padded(self, ids: Sequence[Sequence[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
         """Token ids and their mask as TRL pads them."""
